@@ -10,7 +10,9 @@
 //! crate is compiled, so a regenerated file that differs does not build.
 
 mod bindings;
+pub mod hip;
 mod layout;
+pub mod names;
 mod payload;
 
 pub use bindings::*;
