@@ -18,6 +18,9 @@ mod tests;
 
 pub use tables::*;
 
+/// How many of the operations SDK 1.0.0 knows: ids 0 to 476.
+pub const HIP_OPERATION_COUNT_1_0_0: usize = 477;
+
 /// In an offset table: the operation has no such argument.
 pub const NO_OFFSET: u8 = 255;
 

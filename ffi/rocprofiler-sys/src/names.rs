@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn rccl_stream_offsets() {
-        for (op, offset) in [(0, 32), (1, 40), (4, 32), (7, 40), (9, 32), (13, 255)] {
+        for (op, offset) in [(0, 40), (1, 40), (4, 40), (7, 40), (9, 32), (13, 255)] {
             assert_eq!(
                 RCCL_STREAM_OFFSET[op], offset,
                 "{}",

@@ -273,3 +273,77 @@ fn compiler_operations() {
     );
     assert_eq!(hip_compiler_operation_name(9), None);
 }
+
+/// The facts sheet's rows, by argument name.
+#[test]
+fn argument_offsets_by_name() {
+    let rows: &[(u32, &[(&CStr, u8, u8)])] = &[
+        (
+            84,
+            &[
+                (c"function_address", 0, 8),
+                (c"numBlocks", 8, 12),
+                (c"dimBlocks", 20, 12),
+                (c"args", 32, 8),
+                (c"sharedMemBytes", 40, 8),
+                (c"stream", 48, 8),
+                (c"startEvent", 56, 8),
+                (c"stopEvent", 64, 8),
+                (c"flags", 72, 4),
+            ],
+        ),
+        (
+            211,
+            &[
+                (c"func", 0, 8),
+                (c"gridDim", 8, 12),
+                (c"blockDimX", 20, 12),
+                (c"kernelParams", 32, 8),
+            ],
+        ),
+        (
+            308,
+            &[
+                (c"gridDimZ", 16, 4),
+                (c"blockDimZ", 28, 4),
+                (c"sharedMemBytes", 32, 4),
+                (c"kernelParams", 48, 8),
+                (c"extra", 56, 8),
+            ],
+        ),
+        (
+            388,
+            &[
+                (c"localWorkSizeX", 20, 4),
+                (c"startEvent", 64, 8),
+                (c"flags", 80, 4),
+            ],
+        ),
+        (389, &[(c"globalWorkSizeX", 8, 4), (c"startEvent", 64, 8)]),
+        (474, &[(c"config", 0, 8), (c"fPtr", 8, 8), (c"args", 16, 8)]),
+        (
+            287,
+            &[
+                (c"dst", 0, 8),
+                (c"src", 8, 8),
+                (c"sizeBytes", 16, 8),
+                (c"kind", 24, 4),
+            ],
+        ),
+        (215, &[(c"ptr", 0, 8), (c"size", 8, 8)]),
+    ];
+    for (op, arguments) in rows {
+        for (name, offset, size) in *arguments {
+            let argument = hip_arguments(*op)
+                .unwrap()
+                .iter()
+                .find(|a| a.name == *name)
+                .unwrap();
+            assert_eq!(
+                (argument.offset, argument.size),
+                (*offset, *size),
+                "{op} {name:?}"
+            );
+        }
+    }
+}
