@@ -277,7 +277,8 @@ fn compiler_operations() {
 /// The facts sheet's rows, by argument name.
 #[test]
 fn argument_offsets_by_name() {
-    let rows: &[(u32, &[(&CStr, u8, u8)])] = &[
+    type Expected = (&'static CStr, u8, u8);
+    let rows: &[(u32, &[Expected])] = &[
         (
             84,
             &[
