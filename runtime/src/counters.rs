@@ -1,0 +1,92 @@
+//! Counters of one lane for one session: which word holds what.
+//!
+//! A lane header has [`SESSION_SLOTS`] blocks, one for each of the newest sessions (session number modulo the slots),
+//! and one more that all older sessions share. Only the lane's thread writes them, without read-modify-write; anybody
+//! may read them.
+//!
+//! [`SESSION_SLOTS`]: crate::limits::SESSION_SLOTS
+
+use crate::loss::Losses;
+
+/// Index of a counter in its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+#[non_exhaustive]
+pub enum Counter {
+    /// The session that the block counts for; 0 = unused. In the shared block: unused.
+    Session = 0,
+    /// Dispatches issued.
+    DispatchIssued = 1,
+    /// Copies issued.
+    CopyIssued = 2,
+    /// Dispatch completions that arrived in time, stored or lost.
+    DispatchDone = 3,
+    /// Copy completions that arrived in time, stored or lost.
+    CopyDone = 4,
+    /// Dispatch records stored.
+    DispatchRecorded = 5,
+    /// Copy records stored.
+    CopyRecorded = 6,
+    /// API calls stored.
+    ApiRecorded = 7,
+    /// Records that came after the session was accounted for.
+    Late = 8,
+    /// Highest correlation id under which work was issued.
+    HighId = 9,
+    /// Lowest correlation id of an issue record that was lost, plus 1; 0 = none was.
+    LostIssueId = 10,
+    /// Host ticks at the newest completion.
+    LastArrivalTicks = 11,
+    /// All other records stored.
+    OtherRecorded = 12,
+    /// Nanoseconds spent in sampled appends, and how many were sampled (1 in 1,024).
+    SampledTicks = 13,
+    /// See `SampledTicks`.
+    SampledAppends = 14,
+    /// First of the losses, by reason.
+    Lost = 16,
+}
+
+/// One block, read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// The raw words.
+    pub words: [u64; crate::limits::SESSION_SLOT_WORDS],
+}
+
+impl Block {
+    /// One counter.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.words[counter as usize]
+    }
+
+    /// The losses.
+    pub fn lost(&self) -> Losses {
+        let mut lost = Losses::default();
+        let first = Counter::Lost as usize;
+        lost.0
+            .copy_from_slice(&self.words[first..first + Losses::COUNT]);
+        lost
+    }
+
+    /// Sums `other` into this block; maxima and minima where that is what the counter means.
+    pub fn add(&mut self, other: &Self) {
+        for (index, (sum, &word)) in self.words.iter_mut().zip(&other.words).enumerate() {
+            *sum = if index == Counter::Session as usize
+                || index == Counter::HighId as usize
+                || index == Counter::LastArrivalTicks as usize
+            {
+                (*sum).max(word)
+            } else if index == Counter::LostIssueId as usize {
+                match (*sum, word) {
+                    (0, other) | (other, 0) => other,
+                    (one, other) => one.min(other),
+                }
+            } else {
+                sum.wrapping_add(word)
+            };
+        }
+    }
+}
+
+const _: () = assert!(Counter::Lost as usize + Losses::COUNT <= crate::limits::SESSION_SLOT_WORDS);

@@ -1,0 +1,274 @@
+//! What a trace says of itself, session by session: the counts that every export shows.
+//!
+//! Recorded work is counted from the records that are really there; what was issued comes from the session's closing
+//! record or, when the process died first, from the lanes' counters.
+
+use std::collections::HashMap;
+
+use crate::counters::Counter;
+use crate::loss::{LossReason, Losses};
+use crate::record::{Kind, flag};
+use crate::session_end::{Proof, SessionEnd, Verdict, Work};
+use crate::trace::Trace;
+
+/// Odd records of a session: in the trace, and flagged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flagged {
+    /// Belongs to the session, its time lies outside the session's window.
+    pub outside_window: u64,
+    /// No start or no end time.
+    pub untimed: u64,
+    /// The end lies before the start.
+    pub end_before_start: u64,
+    /// No enclosing call named the stream.
+    pub unknown_stream: u64,
+    /// No recorded API call leads to it.
+    pub no_launch: u64,
+}
+
+/// One session's report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionReport {
+    /// The session's number.
+    pub id: u64,
+    /// Verdict over what is in the file.
+    pub verdict: Verdict,
+    /// What it rests on.
+    pub proof: Proof,
+    /// Dispatches.
+    pub dispatches: Work,
+    /// Copies.
+    pub copies: Work,
+    /// API calls recorded whole.
+    pub api_recorded: u64,
+    /// API calls and ranges open at stop.
+    pub open_at_stop: u64,
+    /// See [`SessionEnd::low_watermark`].
+    pub low_watermark: u64,
+    /// See [`SessionEnd::high_watermark`].
+    pub high_watermark: u64,
+    /// Records that came after the session was accounted for.
+    pub late: u64,
+    /// Losses by reason.
+    pub lost: Losses,
+    /// Odd records.
+    pub flagged: Flagged,
+    /// When it was opened, vendor ns.
+    pub begin_ns: u64,
+    /// See [`SessionEnd::requested_ns`]; 0 when the session never ended.
+    pub requested_ns: u64,
+    /// See [`SessionEnd::last_arrival_ns`].
+    pub last_arrival_ns: u64,
+    /// See [`SessionEnd::returned_ns`].
+    pub returned_ns: u64,
+    /// True when the process died, or still runs, before the session was accounted for.
+    pub unfinished: bool,
+    /// True when correlation-id retirement was switched off.
+    pub retirement_off: bool,
+}
+
+impl SessionReport {
+    /// True when nothing is missing, lost, late or retired without a record.
+    pub fn is_clean(&self) -> bool {
+        matches!(self.verdict, Verdict::Complete | Verdict::Empty)
+            && self.late == 0
+            && self.lost.total() == 0
+            && self.dispatches.retired_without_record == 0
+            && self.copies.retired_without_record == 0
+    }
+
+    /// The window in vendor ns: from the session's start to the moment it was accounted for. Work that was issued in
+    /// the session and ran after the stop was asked for lies within it.
+    pub fn window(&self) -> (u64, u64) {
+        (
+            self.begin_ns,
+            if self.returned_ns == 0 {
+                u64::MAX
+            } else {
+                self.returned_ns
+            },
+        )
+    }
+}
+
+/// A set of ids that are dense in places.
+#[derive(Clone, Debug, Default)]
+pub struct IdSet(HashMap<u64, [u64; 16]>);
+
+impl IdSet {
+    /// Adds an id.
+    pub fn insert(&mut self, id: u64) {
+        self.0.entry(id >> 10).or_default()[(id >> 6 & 15) as usize] |= 1 << (id & 63);
+    }
+
+    /// True when the id was added.
+    pub fn contains(&self, id: u64) -> bool {
+        self.0
+            .get(&(id >> 10))
+            .is_some_and(|page| page[(id >> 6 & 15) as usize] >> (id & 63) & 1 != 0)
+    }
+}
+
+/// Which odd things hold for a dispatch or copy, given its session's window: `flag` bits.
+pub fn device_flags(flags: u16, start: u64, end: u64, window: (u64, u64)) -> u16 {
+    let mut out = flags & flag::UNKNOWN_STREAM;
+    if start == 0 || end == 0 {
+        out |= flag::UNTIMED;
+    } else if end < start {
+        out |= flag::END_BEFORE_START;
+    } else if start < window.0 || start > window.1 {
+        out |= flag::OUTSIDE_WINDOW;
+    }
+    out
+}
+
+/// The correlation ids of all recorded API calls: what a dispatch or copy can be joined to.
+pub fn launch_ids(trace: &Trace) -> IdSet {
+    let mut ids = IdSet::default();
+    for entry in trace.entries() {
+        if entry.record.kind() == Some(Kind::Api) {
+            ids.insert(entry.record.correlation_id());
+        }
+    }
+    for words in &trace.facts().open {
+        if words[0] & 0xff == Kind::OpenCall as u64 {
+            ids.insert(words[3]);
+        }
+    }
+    ids
+}
+
+/// The reports of all sessions, in order.
+pub fn sessions(trace: &Trace) -> Vec<SessionReport> {
+    let launches = launch_ids(trace);
+    let mut reports: Vec<SessionReport> = Vec::new();
+    let begins = trace
+        .facts()
+        .session_begins
+        .iter()
+        .map(|begin| (begin.session, begin.vendor_ns));
+    let ends = &trace.facts().session_ends;
+    for (id, begin_ns) in begins.chain(ends.iter().map(|end| (end.session, end.begin_ns))) {
+        if !reports.iter().rev().any(|report| report.id == id) {
+            reports.push(SessionReport {
+                id,
+                begin_ns,
+                ..SessionReport::default()
+            });
+        }
+    }
+    reports.sort_by_key(|report| report.id);
+    let place: HashMap<u64, usize> = reports
+        .iter()
+        .enumerate()
+        .map(|(index, report)| (report.id, index))
+        .collect();
+    for end in ends {
+        take_end(&mut reports[place[&end.session]], end);
+    }
+    for report in &mut reports {
+        take_counters(
+            report,
+            trace,
+            !ends.iter().any(|end| end.session == report.id),
+        );
+    }
+    for entry in trace.entries() {
+        let record = entry.record;
+        let Some(&index) = place.get(&u64::from(record.session())) else {
+            continue;
+        };
+        let report = &mut reports[index];
+        let work = match record.kind() {
+            Some(Kind::Dispatch) => &mut report.dispatches,
+            Some(Kind::Copy) => &mut report.copies,
+            Some(Kind::Api) => {
+                report.api_recorded += 1;
+                continue;
+            }
+            _ => continue,
+        };
+        work.recorded += 1;
+        let flags = device_flags(
+            record.flags(),
+            record.start(),
+            record.end(),
+            report.window(),
+        );
+        let flagged = &mut report.flagged;
+        flagged.untimed += u64::from(flags & flag::UNTIMED != 0);
+        flagged.end_before_start += u64::from(flags & flag::END_BEFORE_START != 0);
+        flagged.outside_window += u64::from(flags & flag::OUTSIDE_WINDOW != 0);
+        flagged.unknown_stream += u64::from(flags & flag::UNKNOWN_STREAM != 0);
+        let joined = launches.contains(record.correlation_id()) && record.correlation_id() != 0
+            || launches.contains(record.ancestor_id()) && record.ancestor_id() != 0;
+        flagged.no_launch += u64::from(!joined);
+    }
+    for report in &mut reports {
+        judge(report);
+    }
+    reports
+}
+
+fn take_end(report: &mut SessionReport, end: &SessionEnd) {
+    report.verdict = end.verdict;
+    report.proof = end.proof;
+    report.dispatches = Work {
+        recorded: 0,
+        ..end.dispatches
+    };
+    report.copies = Work {
+        recorded: 0,
+        ..end.copies
+    };
+    report.open_at_stop = end.open_at_stop;
+    report.low_watermark = end.low_watermark;
+    report.high_watermark = end.high_watermark;
+    report.late = end.late;
+    report.lost = end.lost;
+    report.begin_ns = end.begin_ns;
+    report.requested_ns = end.requested_ns;
+    report.last_arrival_ns = end.last_arrival_ns;
+    report.returned_ns = end.returned_ns;
+    report.retirement_off = end.retirement_off;
+}
+
+fn take_counters(report: &mut SessionReport, trace: &Trace, unfinished: bool) {
+    report.unfinished = unfinished;
+    let Some(block) = trace.session_counters(report.id) else {
+        return;
+    };
+    report.late = report.late.max(block.get(Counter::Late));
+    let lost = block.lost();
+    for (known, newer) in report.lost.0.iter_mut().zip(lost.0) {
+        *known = (*known).max(newer);
+    }
+    if unfinished {
+        report.dispatches.issued = block.get(Counter::DispatchIssued);
+        report.copies.issued = block.get(Counter::CopyIssued);
+        report.high_watermark = block.get(Counter::HighId);
+        report.lost.0[LossReason::SdkDropped as usize] += trace.sdk_dropped();
+    }
+}
+
+/// The verdict over what is really in the file: never better than the closing record said.
+fn judge(report: &mut SessionReport) {
+    let missing = report.dispatches.missing() + report.copies.missing();
+    let issued = report.dispatches.issued + report.copies.issued;
+    if report.unfinished {
+        report.proof = Proof::None;
+        report.verdict = if missing > 0 {
+            Verdict::Incomplete
+        } else if issued == 0 {
+            Verdict::Empty
+        } else {
+            report.proof = Proof::Pairs;
+            Verdict::Complete
+        };
+    } else if missing > 0 && report.verdict != Verdict::Heuristic {
+        report.verdict = Verdict::Incomplete;
+    }
+    if missing == 0 && report.unfinished {
+        report.low_watermark = report.high_watermark;
+    }
+}
