@@ -128,7 +128,10 @@ impl Builder {
         flags: u16,
         words: &[u64],
     ) -> &mut Self {
-        let cells = kind.cells().max((words.len() + 1).div_ceil(CELL_WORDS));
+        let cells = kind
+            .cells()
+            .max((words.len() + 1).div_ceil(CELL_WORDS))
+            .max(1);
         let mut all = vec![0; cells * CELL_WORDS];
         all[0] = head_word(kind, cells, flags, session);
         all[1..=words.len()].copy_from_slice(words);

@@ -11,7 +11,7 @@
 //!
 //! | kind | cells | w1 | w2 | w3 | w4 | w5 | w6 | w7 | w8.. |
 //! |---|---|---|---|---|---|---|---|---|---|
-//! | Api | 2 | start ticks | end ticks (0 = open) | correlation | ancestor | op u16, domain u8, depth u8, return i32 | external | stream u32, thread u32 | 8: argument mask, 9..15: arguments (bytes, pointers, kind: see [`api_arg`]) |
+//! | Api | 1 or 2 | start ticks | end ticks (0 = open) | correlation | ancestor | op u16, domain u8, depth u8, return i32 | external | stream u32, thread u32 | 8: argument mask, 9..15: arguments (see [`api_arg`]); one cell = no arguments |
 //! | Enqueue | 1 | ticks | dispatch id | correlation | ancestor | kernel id | queue id | stream u32, thread u32 | |
 //! | Dispatch | 2 | start ns | end ns | correlation | ancestor | dispatch id | kernel id | external | 8: agent, 9: queue, 10: stream u32, thread u32, 11: block x, y, 12: block z, grid x, 13: grid y, z, 14: private, group bytes, 15: graph u32, node u32 |
 //! | CopyIssue | 1 | ticks | 0 | correlation | ancestor | operation | bytes | stream u32, thread u32 | |
@@ -45,7 +45,7 @@
 //! | SessionBegin | 1 | 1: session, 2: ticks, 3: vendor ns, 4: REALTIME ns |
 //! | SessionEnd | 8 | see [`crate::SessionEnd`] |
 //! | Retired | 1 | 1: what u32 (0 dispatch, 1 copy), count u32, 2: dispatch id (0 for copies), 3: correlation, 4: session |
-//! | OpenCall | 2 | as Api, with end 0 |
+//! | OpenCall | 1 or 2 | as Api, with end 0 |
 //! | OpenRange | 1 | as Range, with end 0 |
 //! | ThreadName | 1 | 1: thread id, 2: name |
 //! | Label | 1 | 1: what u32 ([`label`]), 2: handle, 3: name |
@@ -167,10 +167,10 @@ impl Kind {
     pub const fn cells(self) -> usize {
         use Kind::*;
         match self {
-            String => 0,
+            String | Api | OpenCall => 0,
             SessionEnd => 8,
             Agent => 3,
-            Api | Dispatch | Copy | Alloc | Scratch | CodeObject | KernelSymbol | OpenCall => 2,
+            Dispatch | Copy | Alloc | Scratch | CodeObject | KernelSymbol => 2,
             _ => 1,
         }
     }

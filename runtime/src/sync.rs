@@ -6,9 +6,9 @@
 //! lays the words over the region, a model puts them in a `Box`.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// One 64-bit word of the region or of a protocol's own state.
 pub(crate) type Word = AtomicU64;

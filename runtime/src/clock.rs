@@ -1,0 +1,158 @@
+//! Host time: what an append stamps its records with, and how it is tied to the vendor's clock.
+//!
+//! Ticks are the TSC where the kernel itself uses it as its clock source (then it is invariant and synchronised), else
+//! `CLOCK_MONOTONIC_RAW` in ns. The vendor's clock is a function that the `ffi` layer sets (`rocprofiler_get_timestamp`
+//! on AMD); before that it is `CLOCK_BOOTTIME`. Nothing here assumes that the two are the same clock.
+//!
+//! Progress: everything on the append path is a handful of instructions, or one vDSO call without TSC.
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::anchors::{ClockAnchor, TickAnchor};
+
+/// A vendor's clock: ns, from any thread, no lock, no allocation.
+pub type VendorNow = fn() -> u64;
+
+static VENDOR_NOW: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+/// 0 not looked yet, 1 TSC, 2 CLOCK_MONOTONIC_RAW.
+static SOURCE: AtomicU64 = AtomicU64::new(0);
+
+/// One clock of the kernel, ns.
+pub fn kernel_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid for writing; an unknown clock leaves it 0.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    (time.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(time.tv_nsec as u64)
+}
+
+/// True when ticks are the TSC.
+#[inline]
+pub fn is_tsc() -> bool {
+    // ORD(plain): Relaxed. A number that is written once with the same value by whoever looks first.
+    match SOURCE.load(Ordering::Relaxed) {
+        1 => true,
+        2 => false,
+        _ => look_for_tsc(),
+    }
+}
+
+#[cold]
+fn look_for_tsc() -> bool {
+    let name =
+        std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let tsc = cfg!(target_arch = "x86_64")
+        && name.is_ok_and(|name| name.trim() == "tsc" || name.trim() == "kvm-clock")
+        && invariant_tsc();
+    SOURCE.store(if tsc { 1 } else { 2 }, Ordering::Relaxed);
+    tsc
+}
+
+#[cfg(target_arch = "x86_64")]
+fn invariant_tsc() -> bool {
+    // Leaf 0x8000_0007 EDX bit 8 (AMD64 APM 3, Intel SDM 2A): the TSC runs at a constant rate in all states.
+    let highest = std::arch::x86_64::__cpuid(0x8000_0000).eax;
+    highest >= 0x8000_0007 && std::arch::x86_64::__cpuid(0x8000_0007).edx >> 8 & 1 != 0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn invariant_tsc() -> bool {
+    false
+}
+
+/// Host ticks now. Call [`is_tsc`] once, outside a callback, before the first use.
+#[inline]
+pub fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if is_tsc() {
+        // SAFETY: RDTSC is part of every x86-64 processor; the kernel itself uses it (checked in `look_for_tsc`).
+        return unsafe { std::arch::x86_64::_rdtsc() };
+    }
+    kernel_ns(libc::CLOCK_MONOTONIC_RAW)
+}
+
+/// Ticks a second, nominal: measured over about a millisecond, once a process.
+pub fn ticks_per_second() -> u64 {
+    static RATE: AtomicU64 = AtomicU64::new(0);
+    let known = RATE.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let rate = if is_tsc() {
+        let (start, start_ns) = (ticks(), kernel_ns(libc::CLOCK_MONOTONIC_RAW));
+        let (mut end, mut end_ns) = (start, start_ns);
+        while end_ns.wrapping_sub(start_ns) < 1_000_000 {
+            (end, end_ns) = (ticks(), kernel_ns(libc::CLOCK_MONOTONIC_RAW));
+        }
+        let ns = u128::from((end_ns - start_ns).max(1));
+        (u128::from(end.wrapping_sub(start)) * 1_000_000_000 / ns) as u64
+    } else {
+        1_000_000_000
+    };
+    RATE.store(rate.max(1), Ordering::Relaxed);
+    rate.max(1)
+}
+
+/// Sets the vendor's clock.
+pub fn set_vendor_now(now: VendorNow) {
+    // ORD(plain): Release for form; the function is code, nothing else is published with it.
+    VENDOR_NOW.store(now as *mut (), Ordering::Release);
+}
+
+/// The vendor's clock now, ns.
+#[inline]
+pub fn vendor_now() -> u64 {
+    let now = VENDOR_NOW.load(Ordering::Acquire);
+    if now.is_null() {
+        return kernel_ns(libc::CLOCK_BOOTTIME);
+    }
+    // SAFETY: only `set_vendor_now` stores here, and it stores a `VendorNow`.
+    let now = unsafe { std::mem::transmute::<*mut (), VendorNow>(now) };
+    now()
+}
+
+/// Ticks and vendor ns of one moment: of up to three tries the one that took the least time, so that a preempted try
+/// does not count. Usable in a callback.
+#[inline]
+pub fn tick_anchor() -> TickAnchor {
+    let mut best = TickAnchor {
+        ticks: 0,
+        vendor_ns: 0,
+    };
+    let mut least = u64::MAX;
+    for _ in 0..3 {
+        let before = ticks();
+        let vendor_ns = vendor_now();
+        let took = ticks().wrapping_sub(before);
+        if took < least {
+            (least, best) = (
+                took,
+                TickAnchor {
+                    ticks: before.wrapping_add(took / 2),
+                    vendor_ns,
+                },
+            );
+        }
+        if took < 1_000 {
+            break;
+        }
+    }
+    best
+}
+
+/// One moment in all clocks.
+pub fn clock_anchor() -> ClockAnchor {
+    let TickAnchor { ticks, vendor_ns } = tick_anchor();
+    ClockAnchor {
+        ticks,
+        vendor_ns,
+        boottime_ns: kernel_ns(libc::CLOCK_BOOTTIME),
+        monotonic_ns: kernel_ns(libc::CLOCK_MONOTONIC),
+        monotonic_raw_ns: kernel_ns(libc::CLOCK_MONOTONIC_RAW),
+        realtime_ns: kernel_ns(libc::CLOCK_REALTIME),
+    }
+}

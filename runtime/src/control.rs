@@ -1,0 +1,175 @@
+//! The control page: the few words that every append tests.
+//!
+//! It is one private page with `MADV_WIPEONFORK`: a forked child finds zeros, which read as "not armed, no session", so
+//! everything is refused there at no cost and nothing is written to the parent's region.
+//!
+//! | word | written by | read by |
+//! |---|---|---|
+//! | `armed` | load (a [`Barrier`] number) | every append |
+//! | `session` | start, stop: number of the open session, 0 = none | every first callback |
+//! | `newest` | start | decoding a token |
+//! | `states` | start, stop, accounting: session << 8 and state | every completion |
+
+use crate::gate::Barrier;
+use crate::sync::{Ordering, Word};
+
+/// States that the page keeps apart; a session this far behind the newest counts as taken.
+pub(crate) const STATES: usize = 16;
+
+/// What a session is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum SessionState {
+    /// Issues belong to it.
+    Open = 1,
+    /// Nothing new belongs to it; completions still do.
+    Closed = 2,
+    /// Being accounted for: completions are late, the counters are still read.
+    Taken = 3,
+    /// Its books are closed: its counters' place may go to another session.
+    Booked = 4,
+}
+
+/// The page.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct Control {
+    pub(crate) armed: Word,
+    pub(crate) session: Word,
+    pub(crate) newest: Word,
+    pub(crate) states: [Word; STATES],
+}
+
+/// The process's control page. All zero until the runtime is armed.
+#[cfg(not(loom))]
+pub static CONTROL: Control = Control::new();
+
+impl Control {
+    /// A page that is not armed.
+    #[cfg(not(loom))]
+    #[allow(clippy::declare_interior_mutable_const, reason = "array initialiser")]
+    pub(crate) const fn new() -> Self {
+        const ZERO: Word = Word::new(0);
+        Self {
+            armed: ZERO,
+            session: ZERO,
+            newest: ZERO,
+            states: [ZERO; STATES],
+        }
+    }
+
+    /// Number of the open session, 0 when none is. One load: the "no session" test.
+    #[inline(always)]
+    pub fn open_session(&self) -> u32 {
+        // ORD(inside): Relaxed. Ordered after the lane's `inside` store by the gate's barrier (see `gate`).
+        self.session.load(Ordering::Relaxed) as u32
+    }
+
+    /// How appends must order themselves; `None` when the runtime is not armed (or this is a forked child).
+    #[inline(always)]
+    pub(crate) fn barrier(&self) -> Option<Barrier> {
+        // ORD(armed): Relaxed. Set before the first callback can come, which the SDK's registration orders.
+        match self.armed.load(Ordering::Relaxed) {
+            1 => Some(Barrier::Membarrier),
+            2 => Some(Barrier::Fence),
+            _ => None,
+        }
+    }
+
+    /// The full number of the session whose low 16 bits travelled in a token.
+    #[inline(always)]
+    pub(crate) fn expand(&self, low: u16) -> u32 {
+        // ORD(newest): Relaxed. The token was made after the session became the newest, on this thread or on one that
+        // the SDK ordered before it.
+        let newest = self.newest.load(Ordering::Relaxed) as u32;
+        newest.wrapping_sub(u32::from((newest as u16).wrapping_sub(low)))
+    }
+
+    /// True when a completion of `session` still belongs to it.
+    #[inline(always)]
+    pub(crate) fn accepts(&self, session: u32) -> bool {
+        // ORD(inside): Relaxed, as for the session word.
+        let word = self.states[session as usize % STATES].load(Ordering::Relaxed);
+        word >> 8 == u64::from(session) && word & 0xff < SessionState::Taken as u64
+    }
+
+    pub(crate) fn state(&self, session: u32) -> SessionState {
+        let word = self.states[session as usize % STATES].load(Ordering::Acquire);
+        match (word >> 8 == u64::from(session), word & 0xff) {
+            (true, 1) => SessionState::Open,
+            (true, 2) => SessionState::Closed,
+            (true, 3) => SessionState::Taken,
+            _ => SessionState::Booked,
+        }
+    }
+
+    pub(crate) fn set_state(&self, session: u32, state: SessionState) {
+        // ORD(state): Release. Whoever reads the new state sees the books that were closed before.
+        let word = u64::from(session) << 8 | state as u64;
+        self.states[session as usize % STATES].store(word, Ordering::Release);
+    }
+}
+
+/// What travels in the SDK's `user_data` from a first callback to the last: the session's low 16 bits and 48 bits of
+/// the caller's. All zero = no session saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// No session.
+    pub const NONE: Self = Self(0);
+
+    #[inline(always)]
+    pub(crate) fn new(session: u32, payload: u64) -> Self {
+        Self(u64::from(session as u16) << 48 | payload & 0xffff_ffff_ffff)
+    }
+
+    /// True when no session saw the first callback.
+    #[inline(always)]
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn session(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    #[inline(always)]
+    pub(crate) fn payload(self) -> u64 {
+        self.0 & 0xffff_ffff_ffff
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_find_their_session_across_the_wrap_of_16_bits() {
+        let control = Control::new();
+        for newest in [1u32, 70_000, 65_535, 65_537, u32::MAX] {
+            control.newest.store(newest.into(), Ordering::Relaxed);
+            for back in [0u32, 1, 3, 15, 60_000] {
+                let Some(session) = newest.checked_sub(back).filter(|session| *session > 0) else {
+                    continue;
+                };
+                assert_eq!(control.expand(Token::new(session, 5).session()), session);
+            }
+        }
+        assert_eq!(Token::new(3, u64::MAX).payload(), (1 << 48) - 1);
+    }
+
+    #[test]
+    fn a_session_is_accepted_until_it_is_taken_and_its_slot_is_its_own() {
+        let control = Control::new();
+        assert!(!control.accepts(5));
+        control.set_state(5, SessionState::Open);
+        assert!(control.accepts(5) && !control.accepts(5 + STATES as u32));
+        control.set_state(5, SessionState::Closed);
+        assert!(control.accepts(5));
+        control.set_state(5, SessionState::Taken);
+        assert!(!control.accepts(5));
+    }
+}

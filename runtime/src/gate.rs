@@ -1,0 +1,168 @@
+//! The gate between append and stop: after a stop has closed the gate and waited, no append that saw it open is still
+//! under way, and none that starts later sees it open.
+//!
+//! It is a store/load race on both sides. An append stores its lane's `inside` word, then loads the session word; a
+//! stop stores the session word, then loads every lane's `inside` word. Between the two steps each side needs a full
+//! barrier. Append must not pay for one, so the stop pays for both: `membarrier(PRIVATE_EXPEDITED)` makes every running
+//! thread of the process execute a barrier. Where the kernel refuses that, append executes a fence itself.
+//!
+//! | step | append (the lane's thread) | stop |
+//! |---|---|---|
+//! | 1 | `inside := 1` | session word := closed |
+//! | barrier | compiler fence (or `fence(SeqCst)`) | membarrier (or `fence(SeqCst)`) |
+//! | 2 | load the session word; write; publish | load `inside` until it is 0 |
+//! | 3 | `inside := 0` | read heads and counters |
+//!
+//! The models use SeqCst fences on both sides, which is what the membarrier amounts to.
+//!
+//! Promise 3, and the "then reads the heads" of stop. Progress: append's side is wait-free; stop's side waits for other
+//! threads, at most until its deadline.
+
+use crate::sync::{Ordering, Word, fence};
+
+/// How appends order their two steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Barrier {
+    /// The stop executes a membarrier; append only keeps the compiler in order.
+    Membarrier = 1,
+    /// Append executes a fence.
+    Fence = 2,
+}
+
+/// Append, steps 1 and barrier. False: the thread is inside an append already (a signal handler interrupted it); then
+/// nothing was changed.
+#[inline(always)]
+pub(crate) fn enter(inside: &Word, barrier: Barrier) -> bool {
+    // ORD(inside): Relaxed. Only this thread writes the word; a handler of the same thread reads it.
+    if inside.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
+    // ORD(inside): Relaxed store, ordered before the load of the session word by the barrier that follows; pairs with
+    // the Acquire load in `left`. Model: `models::after_close_nobody_is_inside_with_an_open_session`.
+    inside.store(1, Ordering::Relaxed);
+    order(barrier);
+    true
+}
+
+#[cfg(not(loom))]
+#[inline(always)]
+fn order(barrier: Barrier) {
+    if barrier == Barrier::Fence {
+        fence(Ordering::SeqCst);
+    } else {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(loom)]
+fn order(_barrier: Barrier) {
+    fence(Ordering::SeqCst);
+}
+
+/// Append, step 3.
+#[inline(always)]
+pub(crate) fn leave(inside: &Word) {
+    // ORD(inside): Release. Pairs with the Acquire load in `left`: whoever sees 0 sees all that the append wrote.
+    inside.store(0, Ordering::Release);
+}
+
+/// Stop, the barrier between its two steps.
+#[cfg(not(loom))]
+pub(crate) fn heavy_barrier(barrier: Barrier) {
+    fence(Ordering::SeqCst);
+    if barrier == Barrier::Membarrier {
+        membarrier(MEMBARRIER_PRIVATE_EXPEDITED);
+    }
+}
+
+/// Stop, the barrier between its two steps.
+#[cfg(loom)]
+pub(crate) fn heavy_barrier(_barrier: Barrier) {
+    fence(Ordering::SeqCst);
+}
+
+/// Stop, step 2 for one lane: true when its thread has left the append it was inside of.
+#[inline]
+pub(crate) fn left(inside: &Word) -> bool {
+    // ORD(inside): Acquire. Pairs with the Release store in `leave`.
+    inside.load(Ordering::Acquire) == 0
+}
+
+#[cfg(not(loom))]
+const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+#[cfg(not(loom))]
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+
+#[cfg(not(loom))]
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: the call takes no pointers and changes nothing but the order of memory accesses.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Registers the process for membarrier; once, at load. Says which barrier appends must use.
+#[cfg(not(loom))]
+pub(crate) fn register() -> Barrier {
+    if membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_PRIVATE_EXPEDITED)
+    {
+        Barrier::Membarrier
+    } else {
+        Barrier::Fence
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    #[test]
+    fn after_close_nobody_is_inside_with_an_open_session() {
+        loom::model(|| {
+            // session, inside, head: the lane publishes by raising head.
+            let words = Arc::new([Word::new(1), Word::new(0), Word::new(0)]);
+            let lane = Arc::clone(&words);
+            let appender = thread::spawn(move || {
+                let [session, inside, head] = &*lane;
+                let mut accepted = 0;
+                for _ in 0..2 {
+                    assert!(enter(inside, Barrier::Membarrier));
+                    if session.load(Ordering::Relaxed) == 1 {
+                        accepted += 1;
+                        head.store(accepted, Ordering::Release);
+                    }
+                    leave(inside);
+                }
+                accepted
+            });
+            let [session, inside, head] = &*words;
+            session.store(0, Ordering::Relaxed);
+            heavy_barrier(Barrier::Membarrier);
+            while !left(inside) {
+                thread::yield_now();
+            }
+            let seen = head.load(Ordering::Acquire);
+            assert_eq!(
+                seen,
+                appender.join().unwrap(),
+                "an append was accepted after stop had read the head"
+            );
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handler_that_interrupts_an_append_is_refused() {
+        let inside = Word::new(0);
+        assert!(enter(&inside, Barrier::Fence));
+        assert!(!enter(&inside, Barrier::Fence));
+        assert!(!left(&inside));
+        leave(&inside);
+        assert!(left(&inside) && enter(&inside, register()));
+    }
+}

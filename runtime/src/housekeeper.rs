@@ -1,0 +1,112 @@
+//! The housekeeper: the one thread of the runtime, for all that must not happen in a callback.
+//!
+//! It backs memory ahead of demand, accounts for sessions that were closed without anybody waiting, takes sealed
+//! segments from the ring and gives them their checksum, anchors the clocks once a second and looks for lanes of dead
+//! threads when lanes run short. It blocks all signals, so that the host's handlers never run on it, and it does
+//! nothing any more once the process finalizes. A forked child has none.
+
+use std::sync::atomic::Ordering as StdOrdering;
+use std::time::{Duration, Instant};
+
+use crate::hash;
+use crate::limits::{CELL_WORDS, SEGMENT_CELLS};
+use crate::runtime::Runtime;
+use crate::segment_entry::{SegmentState, StateWord, word};
+use crate::session::Ask;
+use crate::sync::Ordering;
+
+/// Between rounds while a session is open or pending.
+const BUSY: Duration = Duration::from_millis(1);
+/// Between rounds otherwise.
+const IDLE: Duration = Duration::from_millis(20);
+/// Between anchors of all clocks.
+const ANCHOR: Duration = Duration::from_secs(1);
+/// Segments that get their checksum in one round: about a millisecond's work.
+const CHECKSUMS: usize = 64;
+
+impl Runtime {
+    /// Starts the housekeeper. `ask` makes the SDK deliver its retirements (see [`Ask`]).
+    ///
+    /// # Errors
+    /// The system's, when it makes no thread. The runtime works without, within what is backed already.
+    pub fn start_housekeeper(
+        &'static self,
+        ask: Option<Box<dyn FnMut() + Send>>,
+    ) -> std::io::Result<std::thread::JoinHandle<()>> {
+        let all_signals = block_signals();
+        let thread = std::thread::Builder::new()
+            .name("strandline".to_owned())
+            .stack_size(256 * 1024)
+            .spawn(move || self.keep_house(ask));
+        restore_signals(&all_signals);
+        thread
+    }
+
+    fn keep_house(&'static self, mut ask: Option<Box<dyn FnMut() + Send>>) {
+        let mut ring_head = 0;
+        let mut anchored = Instant::now();
+        while !self.finalizing.load(StdOrdering::Relaxed) {
+            self.beat();
+            self.back_ahead();
+            self.account_closed(ask.as_mut().map(|ask| &mut **ask as Ask<'_>));
+            self.checksum_sealed(&mut ring_head);
+            self.reclaim_dead_lanes();
+            let busy = self.open_session() != 0 || self.pending.load(StdOrdering::Relaxed);
+            if anchored.elapsed() >= ANCHOR {
+                anchored = Instant::now();
+                if busy {
+                    self.announce_anchor();
+                }
+            }
+            std::thread::sleep(if busy { BUSY } else { IDLE });
+        }
+    }
+
+    fn checksum_sealed(&self, head: &mut u64) {
+        for _ in 0..CHECKSUMS {
+            let Some(segment) = self.region().ring().take(head) else {
+                return;
+            };
+            self.checksum(segment);
+        }
+    }
+
+    /// Gives a sealed segment its checksum. Nobody writes to it any more.
+    pub(crate) fn checksum(&self, segment: u32) {
+        let region = self.region();
+        let state = StateWord::unpack(region.entry(segment, word::STATE).load(Ordering::Acquire));
+        if state.is_none_or(|state| state.state != SegmentState::Sealed) {
+            return;
+        }
+        let cells = (region
+            .entry(segment, word::COMMITTED)
+            .load(Ordering::Acquire) as usize)
+            .min(SEGMENT_CELLS);
+        let words = (0..cells * CELL_WORDS)
+            .map(|index| region.cell_word(segment, index).load(Ordering::Relaxed));
+        let sum = hash::words(words);
+        // ORD(checksum): the covered cells first, so that a reader that sees a checksum knows what it covers.
+        region
+            .entry(segment, word::CHECKED_CELLS)
+            .store(cells as u64, Ordering::Relaxed);
+        region
+            .entry(segment, word::CHECKSUM)
+            .store(sum, Ordering::Release);
+    }
+}
+
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: plain data; sigfillset and pthread_sigmask write to sets that are ours.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        let mut old = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+        old
+    }
+}
+
+fn restore_signals(old: &libc::sigset_t) {
+    // SAFETY: restores this thread's own mask, as it was.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
+}

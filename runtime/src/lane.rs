@@ -1,0 +1,550 @@
+//! A lane: what one thread writes to.
+//!
+//! Promises 1 to 3: an append is a bounded number of instructions, becomes visible by one release store after all its
+//! words, and is safe at any time from any thread.
+//!
+//! Invariants
+//! - I1 A lane has one writer at a time: the thread whose TLS word points to it, which claimed `owner`.
+//! - I2 `count` cells of the open segment are written and published; no reader looks beyond.
+//! - I3 A record never straddles segments.
+//! - I4 Everything here but `inside` and `owner` is touched by the owner alone; the hand-over of `owner` orders it.
+//!
+//! The struct lies in private memory: a forked child writes to its own copy, and the control page (wiped on fork)
+//! keeps it from everything else. Nothing here has a destructor; lanes live as long as the process.
+
+use std::cell::Cell;
+
+use crate::control::Control;
+use crate::counters::Counter;
+use crate::gate;
+use crate::limits::{
+    CELL_WORDS, INSIDE_DEPTH, INSIDE_WORDS, LANE_COUNTERS_OFFSET, LANE_INSIDE_OFFSET,
+    LANE_RANGES_OFFSET, RANGE_DEPTH, SEGMENT_CELLS, SESSION_SLOT_WORDS, SESSION_SLOTS,
+};
+use crate::loss::LossReason;
+use crate::record::{Kind, head_word, pair};
+use crate::region::Region;
+use crate::segment_entry::{SegmentKind, word};
+use crate::sync::{Ordering, Word};
+
+/// Where a lane writes next, for one kind of segment.
+#[derive(Debug)]
+struct Cursor {
+    kind: SegmentKind,
+    /// First word of the open segment; dangling while `count` says full.
+    base: Cell<*mut u64>,
+    /// Cells written and published; `SEGMENT_CELLS` also when no segment is open.
+    count: Cell<usize>,
+    /// The open segment's committed word.
+    committed: Cell<Option<&'static Word>>,
+    segment: Cell<u32>,
+    /// Session of the newest record, so that the segment's range is rarely touched.
+    session: Cell<u32>,
+}
+
+impl Cursor {
+    const fn new(kind: SegmentKind) -> Self {
+        Self {
+            kind,
+            base: Cell::new(std::ptr::null_mut()),
+            count: Cell::new(SEGMENT_CELLS),
+            committed: Cell::new(None),
+            segment: Cell::new(u32::MAX),
+            session: Cell::new(0),
+        }
+    }
+}
+
+/// One lane.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Lane {
+    /// 1 while the owner is inside an append; read by stop.
+    pub(crate) inside: Word,
+    records: Cursor,
+    sticky: Cursor,
+    pub(crate) region: &'static Region,
+    pub(crate) control: &'static Control,
+    index: u16,
+    thread: Cell<u32>,
+    sequence: Cell<u32>,
+    depth: Cell<usize>,
+    range_depth: Cell<usize>,
+    /// Stream of the call at each depth, inherited from the one around it; 0 = unknown.
+    streams: [Cell<u32>; INSIDE_DEPTH + 1],
+    appends: Cell<u32>,
+    /// Thread id of the owner, 0 = vacant.
+    pub(crate) owner: Word,
+}
+
+// SAFETY: `inside` and `owner` are atomics; all other fields are touched by the owner alone (I1, I4).
+unsafe impl Sync for Lane {}
+
+/// An append in progress: the lane's `inside` word is set as long as this lives.
+#[derive(Debug)]
+pub struct Inside<'a> {
+    lane: &'a Lane,
+}
+
+impl Drop for Inside<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        gate::leave(&self.lane.inside);
+    }
+}
+
+impl std::ops::Deref for Inside<'_> {
+    type Target = Lane;
+
+    #[inline(always)]
+    fn deref(&self) -> &Lane {
+        self.lane
+    }
+}
+
+impl Lane {
+    pub(crate) fn new(index: u16, region: &'static Region, control: &'static Control) -> Self {
+        Self {
+            inside: Word::new(0),
+            records: Cursor::new(SegmentKind::Records),
+            sticky: Cursor::new(SegmentKind::Sticky),
+            region,
+            control,
+            index,
+            thread: Cell::new(0),
+            sequence: Cell::new(0),
+            depth: Cell::new(0),
+            range_depth: Cell::new(0),
+            streams: [const { Cell::new(0) }; INSIDE_DEPTH + 1],
+            appends: Cell::new(0),
+            owner: Word::new(0),
+        }
+    }
+
+    /// The lane's number.
+    pub fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Claims a vacant lane for `thread`. One compare-exchange; wait-free.
+    pub(crate) fn claim(&self, thread: u32) -> bool {
+        // ORD(owner): Acquire. Pairs with the Release in `vacate`: the new owner finds the cursors as the last one
+        // left them, with its open segment. Model: `models::a_lane_is_handed_on_whole`.
+        if self
+            .owner
+            .compare_exchange(
+                0,
+                thread.max(1).into(),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
+            .is_err()
+        {
+            return false;
+        }
+        self.thread.set(thread);
+        self.depth.set(0);
+        self.range_depth.set(0);
+        let state = self.region.lane_word(self.index.into(), 0);
+        let generation = crate::record::high(state.load(Ordering::Relaxed)).wrapping_add(1);
+        // ORD(lane): Release for readers of the lane table; they take the two halves together.
+        state.store(pair(thread, generation), Ordering::Release);
+        self.depth_word().store(0, Ordering::Relaxed);
+        if self.records.count.get() < SEGMENT_CELLS {
+            // The open segment goes on under another thread: say so in it.
+            let mut words = [0; CELL_WORDS];
+            words[0] = head_word(Kind::Thread, 1, 0, 0);
+            words[1..4].copy_from_slice(&[crate::clock::ticks(), thread.into(), generation.into()]);
+            self.put(&self.records, &words, 0);
+        }
+        true
+    }
+
+    /// Gives the lane up, with its open segment. The owner only, or whoever knows that the owner is gone.
+    pub(crate) fn vacate(&self) {
+        let state = self.region.lane_word(self.index.into(), 0);
+        let generation = crate::record::high(state.load(Ordering::Relaxed));
+        state.store(pair(0, generation), Ordering::Release);
+        // ORD(owner): Release. Pairs with the Acquire in `claim`.
+        self.owner.store(0, Ordering::Release);
+    }
+
+    /// Begins an append. `None`: not armed (or a forked child), or a signal handler interrupted an append of this very
+    /// thread, which is counted.
+    #[inline(always)]
+    pub fn enter(&self) -> Option<Inside<'_>> {
+        let barrier = self.control.barrier()?;
+        if gate::enter(&self.inside, barrier) {
+            Some(Inside { lane: self })
+        } else {
+            self.refused_reentry();
+            None
+        }
+    }
+
+    #[cold]
+    fn refused_reentry(&self) {
+        laneless(
+            self.region,
+            self.control.open_session(),
+            LossReason::Reentry,
+        );
+    }
+
+    /// Thread id of the owner.
+    #[inline]
+    pub fn thread(&self) -> u32 {
+        self.thread.get()
+    }
+
+    fn depth_word(&self) -> &Word {
+        self.region
+            .lane_word(self.index.into(), LANE_INSIDE_OFFSET - 8)
+    }
+
+    #[inline]
+    fn inside_word(&self, depth: usize, index: usize) -> &Word {
+        self.region.lane_word(
+            self.index.into(),
+            LANE_INSIDE_OFFSET + (depth * INSIDE_WORDS + index) * 8,
+        )
+    }
+
+    #[inline]
+    fn range_word(&self, depth: usize, index: usize) -> &Word {
+        self.region.lane_word(
+            self.index.into(),
+            LANE_RANGES_OFFSET + (depth * INSIDE_WORDS + index) * 8,
+        )
+    }
+}
+
+/// Appending; only between `enter` and the end of the guard.
+impl Inside<'_> {
+    /// Appends a record of a session. False: no segment was free; counted.
+    #[inline(always)]
+    pub(crate) fn append<const WORDS: usize>(&self, words: &[u64; WORDS], session: u32) -> bool {
+        if self.put(&self.records, words, session) {
+            return true;
+        }
+        self.count_loss(session, LossReason::NoSegment);
+        false
+    }
+
+    /// Appends a fact. False: no segment was free; counted.
+    pub(crate) fn announce(&self, words: &[u64]) -> bool {
+        let stored = self.put(&self.sticky, words, 0);
+        if !stored {
+            self.count_loss(self.control.open_session(), LossReason::StickyFull);
+        }
+        stored
+    }
+
+    #[cold]
+    fn count_loss(&self, session: u32, reason: LossReason) {
+        let block = self.block(session);
+        self.bump(block, Counter::Lost as usize + reason as usize, 1);
+    }
+
+    /// The counters for `session`: a slot of its own for the newest sessions, the shared one for older ones.
+    #[inline(always)]
+    pub(crate) fn block(&self, session: u32) -> usize {
+        let at = LANE_COUNTERS_OFFSET + session as usize % SESSION_SLOTS * SESSION_SLOT_WORDS * 8;
+        // ORD(slot): Relaxed. Only the owner writes the slot's session.
+        if self
+            .region
+            .lane_word(self.index.into(), at)
+            .load(Ordering::Relaxed)
+            == u64::from(session)
+        {
+            at
+        } else {
+            self.take_block(session, at)
+        }
+    }
+
+    /// First record of a session in this lane: folds the slot's old session into the shared block.
+    #[cold]
+    fn take_block(&self, session: u32, at: usize) -> usize {
+        let lane = self.index.into();
+        let shared = LANE_COUNTERS_OFFSET + SESSION_SLOTS * SESSION_SLOT_WORDS * 8;
+        let tag = self.region.lane_word(lane, at);
+        if tag.load(Ordering::Relaxed) > u64::from(session) || session == 0 {
+            return shared;
+        }
+        // The old session was accounted for (a session starts only when the one 8 before it was taken), so nobody
+        // relies on the slot while it changes hands.
+        tag.store(0, Ordering::Release);
+        for index in 1..SESSION_SLOT_WORDS {
+            let from = self.region.lane_word(lane, at + index * 8);
+            let value = from.load(Ordering::Relaxed);
+            if value != 0 {
+                let into = self.region.lane_word(lane, shared + index * 8);
+                into.store(
+                    into.load(Ordering::Relaxed).wrapping_add(value),
+                    Ordering::Relaxed,
+                );
+                from.store(0, Ordering::Relaxed);
+            }
+        }
+        // ORD(slot): Release. Pairs with the Acquire load of a reader: it sees the zeroed counters.
+        tag.store(session.into(), Ordering::Release);
+        at
+    }
+
+    /// Adds to a counter of a block.
+    #[inline(always)]
+    pub(crate) fn bump(&self, block: usize, counter: usize, by: u64) {
+        let word = self
+            .region
+            .lane_word(self.index.into(), block + counter * 8);
+        // ORD(count): Release, no read-modify-write: one writer. Pairs with the Acquire loads of stop, which reads
+        // `done` before `issued`.
+        word.store(
+            word.load(Ordering::Relaxed).wrapping_add(by),
+            Ordering::Release,
+        );
+    }
+
+    /// Raises a counter to at least `value`.
+    #[inline(always)]
+    pub(crate) fn raise(&self, block: usize, counter: Counter, value: u64) {
+        let word = self
+            .region
+            .lane_word(self.index.into(), block + counter as usize * 8);
+        if value > word.load(Ordering::Relaxed) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Lowers a counter that holds "lowest id plus 1, 0 = none" to at most `id`.
+    #[cold]
+    pub(crate) fn lower_lost_id(&self, block: usize, id: u64) {
+        let word = self
+            .region
+            .lane_word(self.index.into(), block + Counter::LostIssueId as usize * 8);
+        let known = word.load(Ordering::Relaxed);
+        if known == 0 || id + 1 < known {
+            word.store(id + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that the thread is inside a call. Deeper than the stack the call is not listed, only recorded.
+    #[inline(always)]
+    pub(crate) fn push_call(&self, what: u64, ticks: u64, correlation_id: u64, stream: u32) {
+        let depth = self.depth.get();
+        if depth < INSIDE_DEPTH {
+            // ORD(inside-of): Relaxed, the depth Release: a reader below the depth sees whole entries, of this call or
+            // of one that replaced it; a crash dump needs no more.
+            self.inside_word(depth, 0).store(what, Ordering::Relaxed);
+            self.inside_word(depth, 1).store(ticks, Ordering::Relaxed);
+            self.inside_word(depth, 2)
+                .store(correlation_id, Ordering::Relaxed);
+            self.inside_word(depth, 3).store(0, Ordering::Relaxed);
+            let around = if depth == 0 {
+                0
+            } else {
+                self.streams[depth].get()
+            };
+            self.streams[depth + 1].set(if stream != 0 { stream } else { around });
+        }
+        self.depth.set(depth + 1);
+        self.depth_word()
+            .store((depth + 1).min(INSIDE_DEPTH) as u64, Ordering::Release);
+    }
+
+    /// The thread has left the call with that correlation id. True when the call was exported as open already.
+    #[inline(always)]
+    pub(crate) fn pop_call(&self, correlation_id: u64) -> bool {
+        let mut depth = self.depth.get();
+        let mut exported = false;
+        while depth > 0 {
+            depth -= 1;
+            // Calls whose EXIT never came (a jump over it) are dropped with the one around them.
+            if depth >= INSIDE_DEPTH {
+                break;
+            }
+            if self.inside_word(depth, 2).load(Ordering::Relaxed) == correlation_id {
+                exported = self.inside_word(depth, 3).load(Ordering::Relaxed) != 0;
+                break;
+            }
+        }
+        self.depth.set(depth);
+        self.depth_word()
+            .store(depth.min(INSIDE_DEPTH) as u64, Ordering::Release);
+        exported
+    }
+
+    /// How many traced calls the thread is inside of.
+    #[inline]
+    pub(crate) fn call_depth(&self) -> usize {
+        self.depth.get()
+    }
+
+    /// Stream of the call that the thread is inside of, 0 = unknown.
+    #[inline(always)]
+    pub(crate) fn call_stream(&self) -> u32 {
+        self.streams[self.depth.get().min(INSIDE_DEPTH)].get() * u32::from(self.depth.get() > 0)
+    }
+
+    /// Opens a range; false when too many are open, then its pop is ignored as well.
+    pub(crate) fn push_range(
+        &self,
+        session: u32,
+        ticks: u64,
+        correlation_id: u64,
+        name: u64,
+    ) -> bool {
+        let depth = self.range_depth.get();
+        self.range_depth.set(depth + 1);
+        if depth >= RANGE_DEPTH {
+            return false;
+        }
+        for (index, value) in [u64::from(session), ticks, correlation_id, name]
+            .into_iter()
+            .enumerate()
+        {
+            self.range_word(depth, index)
+                .store(value, Ordering::Relaxed);
+        }
+        self.range_count_word()
+            .store((depth + 1) as u64, Ordering::Release);
+        true
+    }
+
+    /// Closes the innermost range: session, start ticks, correlation id, name, depth.
+    pub(crate) fn pop_range(&self) -> Option<([u64; 4], usize)> {
+        let depth = self.range_depth.get().checked_sub(1)?;
+        self.range_depth.set(depth);
+        if depth >= RANGE_DEPTH {
+            return None;
+        }
+        let words = [0, 1, 2, 3].map(|index| self.range_word(depth, index).load(Ordering::Relaxed));
+        self.range_count_word()
+            .store(depth as u64, Ordering::Release);
+        Some((words, depth))
+    }
+}
+
+impl Lane {
+    fn range_count_word(&self) -> &Word {
+        self.region
+            .lane_word(self.index.into(), LANE_INSIDE_OFFSET - 16)
+    }
+
+    /// Calls that the owner is inside of: what, ticks, correlation id, and the word that says "exported as open".
+    pub(crate) fn open_calls(&self) -> impl Iterator<Item = ([u64; 3], &Word)> {
+        // ORD(inside-of): Acquire. Pairs with the Release in `push_call`.
+        let depth = self.depth_word().load(Ordering::Acquire) as usize;
+        (0..depth.min(INSIDE_DEPTH)).map(move |entry| {
+            let words =
+                [0, 1, 2].map(|index| self.inside_word(entry, index).load(Ordering::Relaxed));
+            (words, self.inside_word(entry, 3))
+        })
+    }
+
+    /// Ranges that the owner has open: session, ticks, correlation id, name.
+    pub(crate) fn open_ranges(&self) -> impl Iterator<Item = [u64; 4]> {
+        let depth = self.range_count_word().load(Ordering::Acquire) as usize;
+        (0..depth.min(RANGE_DEPTH)).map(move |entry| {
+            [0, 1, 2, 3].map(|index| self.range_word(entry, index).load(Ordering::Relaxed))
+        })
+    }
+
+    #[inline(always)]
+    fn put(&self, cursor: &Cursor, words: &[u64], session: u32) -> bool {
+        let cells = words.len() / CELL_WORDS;
+        let mut count = cursor.count.get();
+        if count + cells > SEGMENT_CELLS {
+            if !self.next_segment(cursor) {
+                return false;
+            }
+            count = 0;
+        }
+        if session != cursor.session.get() {
+            self.widen_sessions(cursor, session);
+        }
+        // SAFETY: base is the open segment's first word and count + cells <= SEGMENT_CELLS (I3, above).
+        let at = unsafe { cursor.base.get().add(count * CELL_WORDS) };
+        for (index, &value) in words.iter().enumerate() {
+            // SAFETY: inside the open segment, not below `count`, so no reader looks there (I2); one writer (I1);
+            // aligned, and only accessed as atomic words.
+            let word = unsafe { &*at.add(index).cast::<Word>() };
+            // ORD(publish): Relaxed. Published by the Release store below.
+            word.store(value, Ordering::Relaxed);
+        }
+        count += cells;
+        cursor.count.set(count);
+        if let Some(committed) = cursor.committed.get() {
+            // ORD(publish): Release. Pairs with the Acquire loads of readers (`ReadMap::acquire`, `Scan`). Publishes
+            // every word of the record. Weaker: a reader could see a torn record (promise 2). Model:
+            // `models::a_reader_sees_whole_records`.
+            committed.store(count as u64, Ordering::Release);
+        }
+        true
+    }
+
+    #[cold]
+    fn widen_sessions(&self, cursor: &Cursor, session: u32) {
+        cursor.session.set(session);
+        let range = self.region.entry(cursor.segment.get(), word::SESSIONS);
+        let known = range.load(Ordering::Relaxed);
+        let (low, high) = (crate::record::low(known), crate::record::high(known));
+        let low = if low == 0 { session } else { low.min(session) };
+        // ORD(sessions): Relaxed. A hint for releasing; read only when the session is accounted for.
+        range.store(pair(low, high.max(session)), Ordering::Relaxed);
+    }
+
+    /// Seals the open segment and claims another. Wait-free; false when none is free.
+    #[cold]
+    fn next_segment(&self, cursor: &Cursor) -> bool {
+        let sequence = self.sequence.get();
+        let Some(segment) = self
+            .region
+            .claim(cursor.kind, self.index, self.thread.get(), sequence)
+        else {
+            return false;
+        };
+        if cursor.committed.get().is_some() {
+            self.region.seal(cursor.segment.get());
+        }
+        self.sequence.set(sequence + 1);
+        cursor.base.set(self.region.cells(segment));
+        cursor.count.set(0);
+        cursor
+            .committed
+            .set(Some(self.region.entry(segment, word::COMMITTED)));
+        cursor.segment.set(segment);
+        cursor.session.set(0);
+        true
+    }
+}
+
+/// Counts a loss of a thread that has no lane, or must not touch it.
+pub(crate) fn laneless(region: &Region, session: u32, reason: LossReason) {
+    use crate::header::{LANELESS_OFFSET, LANELESS_WORDS};
+    let block = |slot: usize| LANELESS_OFFSET + slot * LANELESS_WORDS * 8;
+    let slot = block(session as usize % SESSION_SLOTS);
+    let tag = region.word(slot);
+    // ORD(laneless): Relaxed read-modify-writes: many writers, a rare path, plain counts.
+    let known = tag.load(Ordering::Relaxed);
+    let at = if known == u64::from(session) {
+        slot
+    } else if known < u64::from(session)
+        && tag
+            .compare_exchange(known, session.into(), Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    {
+        for index in 1..LANELESS_WORDS {
+            let count = region.word(slot + index * 8).swap(0, Ordering::Relaxed);
+            region
+                .word(block(SESSION_SLOTS) + index * 8)
+                .fetch_add(count, Ordering::Relaxed);
+        }
+        slot
+    } else {
+        block(SESSION_SLOTS)
+    };
+    let index = if reason == LossReason::NoLane { 1 } else { 2 };
+    region.word(at + index * 8).fetch_add(1, Ordering::Relaxed);
+}

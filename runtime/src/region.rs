@@ -1,0 +1,329 @@
+//! The region, write side: one file, mapped once, never unmapped.
+//!
+//! It holds header, lane table, segment table and segments; see `header` and `segment_entry` for the bytes. What only
+//! the process itself needs (ring, free bits) lies in private memory beside it.
+//!
+//! Backing is reserved (`fallocate`) and faulted in in steps, ahead of demand, by [`Region::back`]: a segment's bit is
+//! set only when its memory is there, so an append never meets a page that the file system can't provide (a full disk
+//! is a count of drops, never SIGBUS).
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use crate::bitmap::FreeBits;
+use crate::header::Header;
+use crate::limits::{HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_ENTRY_BYTES};
+use crate::map;
+use crate::ring::Ring;
+use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
+use crate::sync::{Ordering, Word};
+
+/// A region that this process writes to.
+#[derive(Debug)]
+pub(crate) struct Region {
+    base: NonNull<u8>,
+    file: File,
+    path: PathBuf,
+    header: Header,
+    /// Segments that are backed so far.
+    backed: Word,
+    ring_places: Vec<Word>,
+    ring_tail: Word,
+    free_words: Vec<Word>,
+    free: Word,
+    hint: Word,
+}
+
+// SAFETY: the mapping lives as long as the process and is only accessed through atomics or by a lane's one writer.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+/// Opens a new file for a region. The exact name goes to the first process; if it exists already, whoever made it, the
+/// file becomes `STEM.PID.EXT`, then `STEM.PID.N.EXT`. Nothing is ever overwritten.
+///
+/// # Errors
+/// What the system said, for the last name that was tried.
+pub(crate) fn create_file(path: &Path, pid: u32) -> io::Result<(File, PathBuf)> {
+    if let Some(parent) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty() && !parent.exists())
+    {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(parent)?;
+    }
+    let stem = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let extension = path
+        .extension()
+        .map(|ext| format!(".{}", ext.to_string_lossy()))
+        .unwrap_or_default();
+    let mut name = path.to_owned();
+    for attempt in 0..1_000u32 {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&name);
+        match file {
+            Ok(file) => return Ok((file, name)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let number = if attempt == 0 {
+                    String::new()
+                } else {
+                    format!(".{attempt}")
+                };
+                name = path.with_file_name(format!("{stem}.{pid}{number}{extension}"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+impl Region {
+    /// Makes a region in `file`. Places and sizes in `header` are filled in here; `segment_count` and `lane_count` must
+    /// be set. Nothing is backed yet but the tables.
+    ///
+    /// # Errors
+    /// What the system said: no space, no permission, a limit on file size or address space.
+    pub(crate) fn create(file: File, path: PathBuf, mut header: Header) -> io::Result<Self> {
+        let segments = header.segment_count as usize;
+        header.lane_table_offset = HEADER_BYTES as u64;
+        header.segment_table_offset =
+            header.lane_table_offset + (header.lane_count as usize * LANE_BYTES) as u64;
+        header.segments_offset = (header.segment_table_offset
+            + (segments * SEGMENT_ENTRY_BYTES) as u64)
+            .next_multiple_of(4096);
+        header.region_bytes = header.segments_offset + (segments * SEGMENT_BYTES) as u64;
+        file.set_len(header.region_bytes)?;
+        reserve(&file, 0, header.segments_offset)?;
+        let base = map::map_shared(&file, header.region_bytes as usize)?;
+        // Faulted in now: a store in a callback should meet no fault. A kernel that can't do it faults later.
+        let _ = map::populate(base, header.segments_offset as usize);
+        let bytes = header.encode();
+        // SAFETY: the mapping is at least HEADER_BYTES long and nobody else has it yet.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.as_ptr(), HEADER_BYTES) };
+        let words = |count: usize| (0..count).map(|_| Word::new(0)).collect::<Vec<_>>();
+        Ok(Self {
+            base,
+            file,
+            path,
+            backed: Word::new(0),
+            ring_places: words(segments.next_power_of_two()),
+            ring_tail: Word::new(0),
+            free_words: words(segments.div_ceil(64)),
+            free: Word::new(0),
+            hint: Word::new(0),
+            header,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub(crate) fn segment_count(&self) -> u32 {
+        self.header.segment_count
+    }
+
+    /// A word of the region that is not part of a segment's cells.
+    #[inline]
+    pub(crate) fn word(&self, offset: usize) -> &Word {
+        debug_assert!(
+            offset.is_multiple_of(8) && offset + 8 <= self.header.segments_offset as usize
+        );
+        // SAFETY: in bounds and aligned (above); all access to these words is atomic; mapped for ever.
+        unsafe { &*self.base.as_ptr().add(offset).cast::<Word>() }
+    }
+
+    /// The lane header's words.
+    #[inline]
+    pub(crate) fn lane_word(&self, lane: usize, byte: usize) -> &Word {
+        self.word(self.header.lane_table_offset as usize + lane * LANE_BYTES + byte)
+    }
+
+    /// A word of a segment's entry.
+    #[inline]
+    pub(crate) fn entry(&self, segment: u32, index: usize) -> &Word {
+        debug_assert!(segment < self.header.segment_count);
+        self.word(
+            self.header.segment_table_offset as usize
+                + segment as usize * SEGMENT_ENTRY_BYTES
+                + index * 8,
+        )
+    }
+
+    /// The first word of a segment's cells.
+    #[inline]
+    pub(crate) fn cells(&self, segment: u32) -> *mut u64 {
+        debug_assert!(segment < self.header.segment_count);
+        let offset = self.header.segments_offset as usize + segment as usize * SEGMENT_BYTES;
+        // SAFETY: segment < segment_count, so the offset lies within the mapping.
+        unsafe { self.base.as_ptr().add(offset).cast() }
+    }
+
+    /// One published word of a segment.
+    #[inline]
+    pub(crate) fn cell_word(&self, segment: u32, index: usize) -> &Word {
+        debug_assert!(index < SEGMENT_BYTES / 8);
+        // SAFETY: within the segment (above); cells are only accessed as atomic words.
+        unsafe { &*self.cells(segment).add(index).cast::<Word>() }
+    }
+
+    pub(crate) fn ring(&self) -> Ring<'_> {
+        Ring::new(&self.ring_places, &self.ring_tail)
+    }
+
+    pub(crate) fn free_bits(&self) -> FreeBits<'_> {
+        FreeBits {
+            words: &self.free_words,
+            free: &self.free,
+            hint: &self.hint,
+        }
+    }
+
+    /// Free segments that are backed.
+    pub(crate) fn free_count(&self) -> u64 {
+        // ORD(free): Relaxed. A hint.
+        self.free.load(Ordering::Relaxed)
+    }
+
+    /// Segments that are backed.
+    pub(crate) fn backed_count(&self) -> u64 {
+        // ORD(backed): Relaxed. Only the housekeeper acts on it.
+        self.backed.load(Ordering::Relaxed)
+    }
+
+    /// Backs up to `segments` more segments and frees them for use. One caller at a time, never in a callback. Returns
+    /// how many were backed; 0 when all are.
+    ///
+    /// # Errors
+    /// What the system said, when there is no space; what was backed before stays.
+    pub(crate) fn back(&self, segments: u64) -> io::Result<u64> {
+        let backed = self.backed_count();
+        let count = segments.min(u64::from(self.header.segment_count) - backed);
+        if count == 0 {
+            return Ok(0);
+        }
+        let offset = self.header.segments_offset + backed * SEGMENT_BYTES as u64;
+        let bytes = count * SEGMENT_BYTES as u64;
+        reserve(&self.file, offset, bytes)?;
+        // SAFETY: offset + bytes lies within the mapping: backed + count <= segment_count.
+        let start = unsafe { self.base.add(offset as usize) };
+        let _ = map::populate(start, bytes as usize);
+        for segment in backed..backed + count {
+            self.free_bits().give(segment as u32);
+        }
+        self.backed.store(backed + count, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    /// Claims a segment for `lane` and writes its entry. Any thread; wait-free.
+    pub(crate) fn claim(
+        &self,
+        kind: SegmentKind,
+        lane: u16,
+        thread: u32,
+        sequence: u32,
+    ) -> Option<u32> {
+        let segment = self.free_bits().claim()?;
+        let old = StateWord::unpack(self.entry(segment, word::STATE).load(Ordering::Relaxed));
+        let generation = old.map_or(0, |old| old.generation);
+        let anchor = crate::clock::tick_anchor();
+        // ORD(claim): Relaxed. A reader sees these through the Release of the state word below.
+        self.entry(segment, word::COMMITTED)
+            .store(0, Ordering::Relaxed);
+        self.entry(segment, word::ORIGIN)
+            .store(crate::record::pair(thread, sequence), Ordering::Relaxed);
+        self.entry(segment, word::SESSIONS)
+            .store(0, Ordering::Relaxed);
+        self.entry(segment, word::ANCHOR_TICKS)
+            .store(anchor.ticks, Ordering::Relaxed);
+        self.entry(segment, word::ANCHOR_VENDOR)
+            .store(anchor.vendor_ns, Ordering::Relaxed);
+        self.entry(segment, word::CHECKSUM)
+            .store(0, Ordering::Relaxed);
+        self.entry(segment, word::CHECKED_CELLS)
+            .store(0, Ordering::Relaxed);
+        let state = StateWord {
+            state: SegmentState::Open,
+            kind,
+            lane,
+            generation,
+        };
+        // ORD(claim): Release. Pairs with the Acquire loads of readers.
+        self.entry(segment, word::STATE)
+            .store(state.pack(), Ordering::Release);
+        Some(segment)
+    }
+
+    /// Seals a segment: nothing more is written to it. The owning lane only.
+    pub(crate) fn seal(&self, segment: u32) {
+        let entry = self.entry(segment, word::STATE);
+        let open = entry.load(Ordering::Relaxed);
+        let sealed = open & !0xff | SegmentState::Sealed as u64;
+        // ORD(seal): Release. A reader that sees "sealed" sees the last committed count.
+        entry.store(sealed, Ordering::Release);
+        self.ring().push(segment);
+    }
+
+    /// Takes a segment back into the pool: bumps its generation first, so that a reader that copied from it notices.
+    /// The caller owns the segment (collector, or its lane in flight mode).
+    pub(crate) fn recycle(&self, segment: u32) {
+        let entry = self.entry(segment, word::STATE);
+        let old = StateWord::unpack(entry.load(Ordering::Relaxed));
+        let generation = old.map_or(0, |old| old.generation).wrapping_add(1);
+        let state = StateWord {
+            state: SegmentState::Free,
+            kind: SegmentKind::Records,
+            lane: 0,
+            generation,
+        };
+        // ORD(generation): Relaxed store, then a Release fence before the first new word (the fence is in the claimer's
+        // path: `FreeBits::give` below). Pairs with the re-read of the generation in a snapshot's copy.
+        entry.store(state.pack(), Ordering::Relaxed);
+        self.entry(segment, word::COMMITTED)
+            .store(0, Ordering::Relaxed);
+        crate::sync::fence(Ordering::Release);
+        self.free_bits().give(segment);
+    }
+
+    /// The whole region as a reader sees it, without a file.
+    pub(crate) fn read_map(&self) -> map::ReadMap {
+        // SAFETY: the mapping is never unmapped and is readable over its whole length: what is not backed yet reads as
+        // holes of the file, and a reader only follows published heads.
+        unsafe { map::ReadMap::forever(self.base, self.header.region_bytes as usize) }
+    }
+}
+
+/// Reserves bytes of a file. File systems that can't reserve are taken at their word.
+fn reserve(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    loop {
+        // SAFETY: an open file and a range; no memory is touched.
+        let failed = unsafe { libc::fallocate(file.as_raw_fd(), 0, offset as i64, bytes as i64) };
+        if failed == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EOPNOTSUPP) => return Ok(()),
+            _ => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! The runtime of a process: one region, its lanes, and what ties them together. Lives as long as the process.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+
+use crate::clock;
+use crate::control::{CONTROL, Control, STATES};
+use crate::gate::{self, Barrier};
+use crate::header::{HEARTBEAT_OFFSET, Header, PHASE_OFFSET, Phase, VERSION};
+use crate::identity::{Identity, thread_id};
+use crate::lane::{Lane, laneless};
+use crate::limits::{AHEAD_BYTES, SEGMENT_BYTES};
+use crate::loss::LossReason;
+use crate::record::Kind;
+use crate::region::{self, Region};
+use crate::retired::RetiredSet;
+use crate::session::Accounting;
+use crate::settings::Settings;
+use crate::status::Status;
+use crate::sync::Ordering;
+use crate::tables::{HandleTable, OnceSet};
+use crate::tls;
+use crate::trace::{Trace, TraceError};
+
+/// What the vendor layer says of itself when it makes the runtime.
+#[derive(Clone, Debug, Default)]
+pub struct Vendor {
+    /// 0 none, 1 rocprofiler-sdk, 2 CUPTI.
+    pub number: u32,
+    /// SDK version, 10000*major + 100*minor + patch; 0 unknown.
+    pub version: u32,
+    /// True when the SDK says that it is a simulation.
+    pub simulated: bool,
+    /// The SDK's description.
+    pub description: String,
+}
+
+/// The runtime.
+#[derive(Debug)]
+pub struct Runtime {
+    region: &'static Region,
+    lanes: &'static [Lane],
+    control: &'static Control,
+    barrier: Barrier,
+    announced: OnceSet,
+    streams: HandleTable,
+    pub(crate) retired: RetiredSet,
+    pub(crate) accounting: Mutex<Accounting>,
+    /// A session waits for its proof.
+    pub(crate) pending: AtomicBool,
+    pub(crate) finalizing: AtomicBool,
+    pub(crate) retirement_off: AtomicBool,
+    /// When each of the newest sessions was opened, and asked to stop; vendor ns.
+    pub(crate) begins: [AtomicU64; STATES],
+    pub(crate) requests: [AtomicU64; STATES],
+    settings: Settings,
+    thread_key: Option<libc::pthread_key_t>,
+    /// Claims that found no lane since the housekeeper last looked for dead owners.
+    lanes_short: AtomicU64,
+    backing_failed: AtomicBool,
+}
+
+static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
+
+/// glibc keeps the values of the first 32 keys in the thread descriptor itself; setting them allocates nothing
+/// (nptl/pthread_setspecific.c, PTHREAD_KEY_2NDLEVEL_SIZE).
+const KEYS_WITHOUT_ALLOCATION: libc::pthread_key_t = 32;
+
+extern "C" fn thread_ended(lane: *mut libc::c_void) {
+    // SAFETY: the value was set by `Runtime::claim_lane` to a lane, and lanes live as long as the process.
+    let Some(lane) = (unsafe { lane.cast::<Lane>().as_ref() }) else {
+        return;
+    };
+    // In a forked child the lane is a copy, but its header lies in the parent's region: nothing may be written there.
+    if lane.control.barrier().is_none() {
+        return;
+    }
+    tls::set(0);
+    lane.vacate();
+}
+
+impl Runtime {
+    /// The process's runtime, once it was made.
+    #[inline]
+    pub fn global() -> Option<&'static Self> {
+        // ORD(runtime): Acquire. Pairs with the Release in `make_global`.
+        let runtime = RUNTIME.load(std::sync::atomic::Ordering::Acquire);
+        // SAFETY: only `make_global` stores here, a leaked runtime.
+        unsafe { runtime.as_ref() }
+    }
+
+    /// Makes the process's runtime: the region, lanes and tables. Not in a callback; allocates and makes system calls.
+    ///
+    /// # Errors
+    /// [`Status::SessionOpen`] when there is one already, [`Status::NoRegion`] with the reason in the log when the
+    /// region can't be made.
+    pub fn make_global(
+        settings: Settings,
+        vendor: &Vendor,
+    ) -> Result<&'static Self, (Status, String)> {
+        if Self::global().is_some() {
+            return Err((Status::SessionOpen, "the runtime exists already".to_owned()));
+        }
+        let runtime = Self::make(settings, vendor, &CONTROL)?;
+        // ORD(runtime): Release. Pairs with the Acquire in `global`.
+        RUNTIME.store(
+            std::ptr::from_ref(runtime).cast_mut(),
+            std::sync::atomic::Ordering::Release,
+        );
+        Ok(runtime)
+    }
+
+    pub(crate) fn make(
+        settings: Settings,
+        vendor: &Vendor,
+        control: &'static Control,
+    ) -> Result<&'static Self, (Status, String)> {
+        let identity = Identity::read();
+        let (path, made_dir) = match &settings.out {
+            Some(path) => (path.clone(), None),
+            None => {
+                let dir = settings.dir.clone();
+                (dir.join(format!("{}.slt", identity.pid)), Some(dir))
+            }
+        };
+        let failed = |what: &str, path: &Path, error: std::io::Error| {
+            (
+                Status::NoRegion,
+                format!("{what} {}: {error}", path.display()),
+            )
+        };
+        if let Some(dir) = &made_dir {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+            made.map_err(|error| failed("making the folder", dir, error))?;
+        }
+        let (file, path) = region::create_file(&path, identity.pid)
+            .map_err(|error| failed("making the region", &path, error))?;
+        let header = header(&settings, vendor, &identity);
+        let made = Region::create(file, path.clone(), header).and_then(|region| {
+            let first = AHEAD_BYTES.min(settings.budget_bytes) / SEGMENT_BYTES as u64;
+            region.back(first)?;
+            Ok(region)
+        });
+        let region = match made {
+            Ok(region) => &*Box::leak(Box::new(region)),
+            Err(error) => {
+                let _ = std::fs::remove_file(&path);
+                return Err(failed("reserving the region", &path, error));
+            }
+        };
+        let retired =
+            RetiredSet::new().map_err(|error| failed("reserving memory beside", &path, error))?;
+        let barrier = gate::register();
+        let lanes: Vec<Lane> = (0..region.header().lane_count)
+            .map(|index| Lane::new(index as u16, region, control))
+            .collect();
+        let runtime = &*Box::leak(Box::new(Self {
+            region,
+            lanes: Box::leak(lanes.into_boxed_slice()),
+            control,
+            barrier,
+            announced: OnceSet::new(),
+            streams: HandleTable::new(),
+            retired,
+            accounting: Mutex::new(Accounting::default()),
+            pending: AtomicBool::new(false),
+            finalizing: AtomicBool::new(false),
+            retirement_off: AtomicBool::new(false),
+            begins: [const { AtomicU64::new(0) }; STATES],
+            requests: [const { AtomicU64::new(0) }; STATES],
+            settings,
+            thread_key: thread_key(),
+            lanes_short: AtomicU64::new(0),
+            backing_failed: AtomicBool::new(false),
+        }));
+        runtime.set_phase(Phase::Load);
+        wipe_on_fork(control);
+        // ORD(armed): Release for form; see `Control::barrier`.
+        control.armed.store(barrier as u64, Ordering::Release);
+        runtime.announce_anchor();
+        Ok(runtime)
+    }
+
+    #[inline(always)]
+    pub(crate) fn control(&self) -> &'static Control {
+        self.control
+    }
+
+    pub(crate) fn region(&self) -> &'static Region {
+        self.region
+    }
+
+    pub(crate) fn lanes(&self) -> &'static [Lane] {
+        self.lanes
+    }
+
+    pub(crate) fn announced(&self) -> &OnceSet {
+        &self.announced
+    }
+
+    pub(crate) fn streams(&self) -> &HandleTable {
+        &self.streams
+    }
+
+    /// The settings in use.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The region file.
+    pub fn path(&self) -> &Path {
+        self.region.path()
+    }
+
+    /// How appends and stops order themselves.
+    pub fn barrier(&self) -> Barrier {
+        self.barrier
+    }
+
+    /// True when a step of the backing failed: the region will not grow any more.
+    pub fn backing_failed(&self) -> bool {
+        self.backing_failed
+            .load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// The calling thread's lane; claims one the first time. `session` counts the loss when there is none.
+    #[inline(always)]
+    pub(crate) fn lane(&self, thread: u32, session: u32) -> Option<&'static Lane> {
+        let lane = tls::get() as *const Lane;
+        if lane.is_null() {
+            return self.claim_lane(thread, session);
+        }
+        // SAFETY: the word is 0 or a lane that this thread claimed; lanes live as long as the process.
+        let lane = unsafe { &*lane };
+        // Only tests have more than one runtime in a process.
+        if cfg!(test) && !std::ptr::eq(lane.control, self.control) {
+            return self.claim_lane(thread, session);
+        }
+        Some(lane)
+    }
+
+    #[cold]
+    fn claim_lane(&self, thread: u32, session: u32) -> Option<&'static Lane> {
+        // In a forked child nothing may be claimed: a lane's header lies in the parent's region.
+        self.control.barrier()?;
+        let thread = if thread == 0 { thread_id() } else { thread };
+        for lane in self.lanes {
+            // ORD(owner): Relaxed. A look before the compare-exchange in `claim`.
+            if lane.owner.load(Ordering::Relaxed) == 0 && lane.claim(thread) {
+                tls::set(std::ptr::from_ref(lane) as u64);
+                if let Some(key) = self.thread_key {
+                    // SAFETY: the key was made at load and lies below the limit that needs no allocation.
+                    unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(lane).cast()) };
+                }
+                return Some(lane);
+            }
+        }
+        self.lanes_short
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let session = if session == 0 {
+            self.control.open_session()
+        } else {
+            session
+        };
+        laneless(self.region, session, LossReason::NoLane);
+        None
+    }
+
+    /// Gives back the lanes of threads that ended without saying so. Not in a callback: one system call a lane.
+    pub(crate) fn reclaim_dead_lanes(&self) {
+        if self
+            .lanes_short
+            .swap(0, std::sync::atomic::Ordering::Relaxed)
+            == 0
+            && self.thread_key.is_some()
+        {
+            return;
+        }
+        let pid = self.region.header().pid;
+        for lane in self.lanes {
+            let owner = lane.owner.load(Ordering::Relaxed);
+            if owner == 0 || owner == 1 {
+                continue;
+            }
+            // SAFETY: signal 0 only asks whether the thread exists.
+            let gone = unsafe { libc::syscall(libc::SYS_tgkill, pid, owner, 0) } != 0
+                && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+            if gone {
+                // Its thread can't be inside an append any more, whatever the word says.
+                gate::leave(&lane.inside);
+                lane.vacate();
+            }
+        }
+    }
+
+    /// Backs memory ahead of demand. Not in a callback.
+    pub(crate) fn back_ahead(&self) {
+        let ahead = AHEAD_BYTES / SEGMENT_BYTES as u64;
+        if self.region.free_count() < ahead
+            && self.region.backed_count() < self.region.segment_count().into()
+            && !self.backing_failed()
+            && self.region.back(ahead).is_err()
+        {
+            self.backing_failed
+                .store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the phase that the process has reached.
+    pub fn set_phase(&self, phase: Phase) {
+        if self.control.barrier().is_some() || phase == Phase::Load {
+            // ORD(phase): Release for readers in other processes.
+            self.region
+                .word(PHASE_OFFSET)
+                .store(phase as u64, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn beat(&self) {
+        let beat = self.region.word(HEARTBEAT_OFFSET);
+        beat.store(beat.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Announces one moment in all clocks.
+    pub fn announce_anchor(&self) {
+        let anchor = clock::clock_anchor();
+        let words = [
+            anchor.ticks,
+            anchor.vendor_ns,
+            anchor.boottime_ns,
+            anchor.monotonic_ns,
+            anchor.monotonic_raw_ns,
+            anchor.realtime_ns,
+        ];
+        self.fact(Kind::Anchor, 0, &words);
+    }
+
+    /// An id was retired by the SDK. From the SDK's buffer callback: one thread at a time.
+    #[inline]
+    pub fn retire(&self, correlation_id: u64) {
+        if !self.finalizing.load(std::sync::atomic::Ordering::Relaxed) {
+            self.retired.add(correlation_id);
+        }
+    }
+
+    /// Adds to the count of records that the SDK said it dropped.
+    pub fn set_sdk_dropped(&self, total: u64) {
+        self.region
+            .word(crate::header::SDK_DROPPED_OFFSET)
+            .store(total, Ordering::Relaxed);
+    }
+
+    /// Says that retirement is not traced: timing failures then stay missing.
+    pub fn set_retirement_off(&self) {
+        self.retirement_off
+            .store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// The region as a reader sees it now.
+    ///
+    /// # Errors
+    /// Never for a region that this process made, unless its header was damaged.
+    pub fn trace(&self) -> Result<Trace, TraceError> {
+        Trace::from_map(self.region.read_map(), self.region.path())
+    }
+
+    /// Removes the region's file name when nobody asked for the file. At a clean exit.
+    pub fn discard_unasked_file(&self) {
+        if self.settings.out.is_none() && self.control.barrier().is_some() {
+            let _ = std::fs::remove_file(self.region.path());
+        }
+    }
+}
+
+fn header(settings: &Settings, vendor: &Vendor, identity: &Identity) -> Header {
+    let mut version = env!("CARGO_PKG_VERSION")
+        .split('.')
+        .map(|part| part.parse::<u32>().unwrap_or(0));
+    let mut next = || version.next().unwrap_or(0);
+    Header {
+        version: VERSION,
+        features_may_ignore: 0,
+        features_must_understand: 0,
+        region_bytes: 0,
+        lane_table_offset: 0,
+        lane_count: settings.lane_count as u32,
+        segment_table_offset: 0,
+        segment_count: (settings.budget_bytes / SEGMENT_BYTES as u64) as u32,
+        segments_offset: 0,
+        mode: settings.mode,
+        simulated: vendor.simulated,
+        pid: identity.pid,
+        parent_pid: identity.parent_pid,
+        rank: settings.rank,
+        uid: identity.uid,
+        process_start_ns: identity.start_ns,
+        host_hash: identity.host_hash,
+        pid_namespace: identity.pid_namespace,
+        boot_id: identity.boot_id,
+        created_unix_ns: clock::kernel_ns(libc::CLOCK_REALTIME),
+        clock: u32::from(!clock::is_tsc()),
+        vendor: vendor.number,
+        ticks_per_second: clock::ticks_per_second(),
+        runtime_version: next() * 10_000 + next() * 100 + next(),
+        sdk_version: vendor.version,
+        program: identity.program.clone(),
+        host: identity.host.clone(),
+        sdk: vendor.description.clone(),
+    }
+}
+
+fn thread_key() -> Option<libc::pthread_key_t> {
+    let mut key = 0;
+    // SAFETY: `key` is valid for writing; the destructor lives as long as the process.
+    let failed = unsafe { libc::pthread_key_create(&mut key, Some(thread_ended)) };
+    if failed != 0 {
+        return None;
+    }
+    if key >= KEYS_WITHOUT_ALLOCATION {
+        // SAFETY: the key just made.
+        unsafe { libc::pthread_key_delete(key) };
+        return None;
+    }
+    Some(key)
+}
+
+/// Has a forked child find zeros in the control page. Where the kernel refuses (before Linux 4.14), an atfork handler
+/// does the same a moment later.
+fn wipe_on_fork(control: &'static Control) {
+    let page = std::ptr::from_ref(control)
+        .cast_mut()
+        .cast::<libc::c_void>();
+    // SAFETY: the page is whole, private and anonymous (a page-aligned static of zeros, or a leaked allocation of one);
+    // the advice changes nothing in this process.
+    let refused = unsafe { libc::madvise(page, size_of::<Control>(), libc::MADV_WIPEONFORK) } != 0;
+    if refused {
+        extern "C" fn disarm() {
+            CONTROL.armed.store(0, Ordering::Relaxed);
+            CONTROL.session.store(0, Ordering::Relaxed);
+        }
+        // SAFETY: the handler only stores to two words of a static.
+        unsafe { libc::pthread_atfork(None, None, Some(disarm)) };
+    }
+}
+
+/// Where a live region of this process would lie, unless asked otherwise.
+pub fn default_path(settings: &Settings) -> PathBuf {
+    settings.dir.join(format!("{}.slt", std::process::id()))
+}

@@ -1,0 +1,285 @@
+//! Settings from the environment. A bad value is an error, never a guess: tracing is then off, with a status.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::header::Mode;
+use crate::limits::{
+    BUDGET_BYTES_DEFAULT, BUDGET_BYTES_MIN, LANE_COUNT_DEFAULT, LANE_COUNT_MAX, SEGMENT_BYTES,
+    SEGMENT_COUNT_MAX,
+};
+
+/// When sessions open and close.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// One session from load to exit.
+    #[default]
+    Load,
+    /// `roctxProfilerResume` opens, `roctxProfilerPause` closes.
+    Roctx,
+    /// Only the C API opens and closes.
+    Api,
+}
+
+/// Where the runtime may talk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Log {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// Standard error.
+    Stderr,
+    /// A file, appended to.
+    File(PathBuf),
+}
+
+/// All settings of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The region file; `None`: a file in `dir` that is removed at a clean exit.
+    pub out: Option<PathBuf>,
+    /// When sessions open and close.
+    pub start: Start,
+    /// Mode.
+    pub mode: Mode,
+    /// Memory for segments, bytes.
+    pub budget_bytes: u64,
+    /// Lanes.
+    pub lane_count: usize,
+    /// How long a stop waits for its proof, ns.
+    pub stop_timeout_ns: u64,
+    /// Folder of live regions.
+    pub dir: PathBuf,
+    /// Where to talk.
+    pub log: Log,
+    /// Rank in a job, -1 unknown.
+    pub rank: i32,
+}
+
+/// A setting that can't be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingError {
+    /// The variable.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What would be right.
+    pub expected: &'static str,
+}
+
+impl std::fmt::Display for SettingError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}={:?}: expected {}; tracing is off",
+            self.name, self.value, self.expected
+        )
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+/// Bytes from a number with an optional K, M or G (powers of 1,024).
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' | b'k' => (&text[..text.len() - 1], 10),
+        b'M' | b'm' => (&text[..text.len() - 1], 20),
+        b'G' | b'g' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+impl Settings {
+    /// Reads the process's environment.
+    ///
+    /// # Errors
+    /// [`SettingError`] for the first bad value.
+    pub fn from_env() -> Result<Self, SettingError> {
+        Self::from_lookup(|name| std::env::var_os(name))
+    }
+
+    /// Reads settings through `lookup`.
+    ///
+    /// # Errors
+    /// [`SettingError`] for the first bad value.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, SettingError> {
+        let text = |name: &str| {
+            lookup(name)
+                .map(|value| value.to_string_lossy().into_owned())
+                .filter(|value| !value.is_empty())
+        };
+        let bad = |name, value: String, expected| {
+            Err(SettingError {
+                name,
+                value,
+                expected,
+            })
+        };
+        let start = match text("STRANDLINE_START") {
+            None => Start::Load,
+            Some(value) => match value.as_str() {
+                "load" => Start::Load,
+                "roctx" => Start::Roctx,
+                "api" => Start::Api,
+                _ => return bad("STRANDLINE_START", value, "load, roctx or api"),
+            },
+        };
+        let mode = match text("STRANDLINE_MODE") {
+            None => Mode::Window,
+            Some(value) => match value.as_str() {
+                "window" => Mode::Window,
+                "flight" => Mode::Flight,
+                "stream" => Mode::Stream,
+                _ => return bad("STRANDLINE_MODE", value, "window, flight or stream"),
+            },
+        };
+        let most = (SEGMENT_COUNT_MAX * SEGMENT_BYTES) as u64;
+        let budget_bytes = match text("STRANDLINE_BUDGET") {
+            None => BUDGET_BYTES_DEFAULT,
+            Some(value) => match parse_bytes(&value) {
+                Some(bytes) if (BUDGET_BYTES_MIN..=most).contains(&bytes) => bytes,
+                _ => {
+                    return bad(
+                        "STRANDLINE_BUDGET",
+                        value,
+                        "bytes from 1M to 64G, with K, M or G",
+                    );
+                }
+            },
+        };
+        let lane_count = match text("STRANDLINE_LANES") {
+            None => LANE_COUNT_DEFAULT,
+            Some(value) => match value.parse::<usize>() {
+                Ok(lanes) if (1..=LANE_COUNT_MAX).contains(&lanes) => lanes,
+                _ => {
+                    return bad(
+                        "STRANDLINE_LANES",
+                        value,
+                        "a number of threads from 1 to 4096",
+                    );
+                }
+            },
+        };
+        let stop_timeout_ns = match text("STRANDLINE_STOP_TIMEOUT_MS") {
+            None => 5_000_000_000,
+            Some(value) => match value
+                .parse::<u64>()
+                .ok()
+                .and_then(|ms| ms.checked_mul(1_000_000))
+            {
+                Some(ns) => ns,
+                None => return bad("STRANDLINE_STOP_TIMEOUT_MS", value, "milliseconds"),
+            },
+        };
+        let log = match text("STRANDLINE_LOG") {
+            None => Log::Off,
+            Some(value) => match value.as_str() {
+                "off" | "0" => Log::Off,
+                "stderr" => Log::Stderr,
+                _ => Log::File(PathBuf::from(lookup("STRANDLINE_LOG").unwrap_or_default())),
+            },
+        };
+        let rank = match text("STRANDLINE_RANK") {
+            Some(value) => match value.parse::<i32>() {
+                Ok(rank) if rank >= 0 => rank,
+                _ => return bad("STRANDLINE_RANK", value, "a rank from 0 up"),
+            },
+            None => ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"]
+                .iter()
+                .find_map(|name| text(name)?.parse::<i32>().ok().filter(|&rank| rank >= 0))
+                .unwrap_or(-1),
+        };
+        let set = |name: &str| {
+            lookup(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        Ok(Self {
+            out: set("STRANDLINE_OUT"),
+            start,
+            mode,
+            budget_bytes: budget_bytes / SEGMENT_BYTES as u64 * SEGMENT_BYTES as u64,
+            lane_count,
+            stop_timeout_ns,
+            dir: set("STRANDLINE_DIR").unwrap_or_else(|| default_dir(set("XDG_RUNTIME_DIR"))),
+            log,
+            rank,
+        })
+    }
+}
+
+/// Where live regions lie unless asked otherwise.
+pub fn default_dir(runtime_dir: Option<PathBuf>) -> PathBuf {
+    match runtime_dir {
+        Some(dir) if dir.is_dir() => dir.join("strandline"),
+        // SAFETY: getuid has no preconditions and can't fail.
+        _ => PathBuf::from(format!("/dev/shm/strandline-{}", unsafe { libc::getuid() })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> Result<Settings, SettingError> {
+        Settings::from_lookup(|name| {
+            pairs
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn defaults_and_values() {
+        let plain = settings(&[]).unwrap();
+        assert_eq!(
+            (plain.start, plain.mode, plain.rank),
+            (Start::Load, Mode::Window, -1)
+        );
+        let set = settings(&[
+            ("STRANDLINE_START", "roctx"),
+            ("STRANDLINE_MODE", "flight"),
+            ("STRANDLINE_BUDGET", "64M"),
+            ("STRANDLINE_LANES", "64"),
+            ("STRANDLINE_STOP_TIMEOUT_MS", "20"),
+            ("SLURM_PROCID", "3"),
+            ("STRANDLINE_LOG", "stderr"),
+        ])
+        .unwrap();
+        assert_eq!(
+            (set.start, set.mode, set.rank),
+            (Start::Roctx, Mode::Flight, 3)
+        );
+        assert_eq!(
+            (set.budget_bytes, set.lane_count, set.stop_timeout_ns),
+            (64 << 20, 64, 20_000_000)
+        );
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_what_would_be_right() {
+        for (name, value) in [
+            ("STRANDLINE_START", "later"),
+            ("STRANDLINE_MODE", "windows"),
+            ("STRANDLINE_BUDGET", "12 apples"),
+            ("STRANDLINE_BUDGET", "1K"),
+            ("STRANDLINE_BUDGET", "99999999999G"),
+            ("STRANDLINE_LANES", "0"),
+            ("STRANDLINE_STOP_TIMEOUT_MS", "-1"),
+            ("STRANDLINE_RANK", "x"),
+        ] {
+            let error = settings(&[(name, value)]).unwrap_err();
+            assert_eq!((error.name, error.value.as_str()), (name, value));
+        }
+        let text = settings(&[("STRANDLINE_MODE", "x")])
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            text,
+            "STRANDLINE_MODE=\"x\": expected window, flight or stream; tracing is off"
+        );
+    }
+}
