@@ -1,0 +1,161 @@
+//! `strandline export`, and how the other commands write a trace to a file.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use strandline::Trace;
+
+use crate::args;
+use crate::counts::Counts;
+use crate::failure::{Failure, advice, code, reason, say};
+use crate::{input, progress};
+
+/// Extensions of the formats that can be written.
+const FORMATS: [&str; 4] = [".json.gz", ".json", ".pftrace", ".slt"];
+
+/// Runs the command.
+pub(crate) fn run(args: &args::Export) -> Result<u8, Failure> {
+    let target = Target::parse(&args.out)?;
+    target.check(args.force)?;
+    let traces: Vec<Trace> = args.inputs.iter().map(|path| input::open(path)).collect::<Result<_, _>>()?;
+    let mut counts = Counts::default();
+    for trace in &traces {
+        counts.add(trace, &strandline::report::sessions(trace));
+    }
+    target.write(&traces, args.force)?;
+    say(counts.loss_line());
+    say(counts.verdict_line());
+    Ok(counts.code())
+}
+
+/// An output file, split into stem and extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    path: PathBuf,
+    stem: PathBuf,
+    extension: &'static str,
+}
+
+impl Target {
+    /// Takes a path apart. No I/O.
+    pub(crate) fn parse(path: &Path) -> Result<Self, Failure> {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        let found = FORMATS
+            .into_iter()
+            .find(|extension| name.len() > extension.len() && name.ends_with(extension.as_bytes()));
+        let Some(extension) = found else {
+            return Err(Failure::new(format!(
+                "writing {}: the file type is unknown; end the name in .slt, .json, .json.gz or .pftrace",
+                path.display()
+            )));
+        };
+        let stem = &name[..name.len() - extension.len()];
+        Ok(Self {
+            path: path.to_owned(),
+            stem: path.with_file_name(std::ffi::OsStr::from_bytes(stem)),
+            extension,
+        })
+    }
+
+    /// The path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The output for a further process: `stem.WHICH.ext`.
+    pub(crate) fn further(&self, which: &str) -> Self {
+        let mut path = self.stem.clone().into_os_string();
+        path.push(".");
+        path.push(which);
+        let stem = PathBuf::from(&path);
+        path.push(self.extension);
+        Self {
+            path: path.into(),
+            stem,
+            extension: self.extension,
+        }
+    }
+
+    /// Finds out early whether the output can be written, without making it.
+    pub(crate) fn check(&self, force: bool) -> Result<(), Failure> {
+        if !force && fs::symlink_metadata(&self.path).is_ok() {
+            return Err(self.exists());
+        }
+        if self.path.is_dir() {
+            return Err(Failure::io("writing", &self.path, &io::ErrorKind::IsADirectory.into()));
+        }
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let found = fs::metadata(folder).map_err(|error| self.cannot(&error))?;
+        if !found.is_dir() {
+            return Err(self.cannot(&io::ErrorKind::NotADirectory.into()));
+        }
+        let mut name = folder.as_os_str().as_bytes().to_vec();
+        name.push(0);
+        // SAFETY: `name` ends with a NUL, and access only reads it.
+        if unsafe { libc::access(name.as_ptr().cast(), libc::W_OK | libc::X_OK) } != 0 {
+            return Err(self.cannot(&io::Error::last_os_error()));
+        }
+        Ok(())
+    }
+
+    fn exists(&self) -> Failure {
+        Failure::new(format!(
+            "writing {}: the file exists; give --force to replace it, or another name",
+            self.path.display()
+        ))
+    }
+
+    fn cannot(&self, error: &io::Error) -> Failure {
+        Failure::new(format!(
+            "writing {}: {}{}",
+            self.path.display(),
+            reason(error),
+            advice(error)
+        ))
+    }
+
+    /// Writes traces to it.
+    pub(crate) fn write(&self, traces: &[Trace], force: bool) -> Result<(), Failure> {
+        let _ = code::FINE;
+        let [trace] = traces else { return Err(Failure::new("several inputs: not yet")) };
+        if self.extension != ".slt" {
+            return Err(Failure::new("format: not yet"));
+        }
+        if !force && self.path.exists() {
+            return Err(self.exists());
+        }
+        progress::during(&format!("writing {}", self.path.display()), || {
+            fs::copy(trace.path(), &self.path).map(|_| ()).map_err(|error| self.cannot(&error))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_further_processes_keep_the_whole_extension() {
+        let further = |path: &str| Target::parse(Path::new(path)).unwrap().further("77").path().to_owned();
+        assert_eq!(further("a/run.json.gz"), Path::new("a/run.77.json.gz"));
+        assert_eq!(further("run.slt"), Path::new("run.77.slt"));
+        assert_eq!(further("run.v2.pftrace"), Path::new("run.v2.77.pftrace"));
+    }
+
+    #[test]
+    fn an_unknown_type_is_refused_with_the_known_ones() {
+        for bad in ["run", "run.txt", ".slt", "run.gz", "a.slt/", "run.SLT.bak", ""] {
+            let ok = bad == "a.slt/";
+            assert_eq!(Target::parse(Path::new(bad)).is_ok(), ok, "{bad}");
+        }
+        assert_eq!(
+            Target::parse(Path::new("run.txt")).unwrap_err().text,
+            "writing run.txt: the file type is unknown; end the name in .slt, .json, .json.gz or .pftrace"
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! `strandline record`: sets the tool library's environment, runs the program, and writes what was recorded.
+//!
+//! Promise 8: nothing but the environment is set, and the program's exit code is passed on. The live region lies in a
+//! private folder in memory and survives the program however it ends; if it can't be written to its place afterwards,
+//! it is kept and named.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::args;
+use crate::child::{self, Ended};
+use crate::counts::Counts;
+use crate::export::Target;
+use crate::failure::{Failure, advice, code, reason, say};
+use crate::region_folder::Private;
+use crate::{input, place, process};
+
+/// What is to be recorded, checked.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The stand-in's folder, when it is to be used.
+    pub(crate) sim: Option<PathBuf>,
+    /// Variables for the tool library besides the region's place.
+    pub(crate) settings: Vec<(&'static str, OsString)>,
+    /// Where the trace goes.
+    pub(crate) target: Target,
+    /// Replace it.
+    pub(crate) force: bool,
+    /// Program and arguments.
+    pub(crate) program: Vec<OsString>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    /// How the program ended.
+    pub(crate) ended: Ended,
+    /// Files written.
+    pub(crate) written: usize,
+    /// True when a region could not be written to its place.
+    pub(crate) failed: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &args::Record) -> Result<u8, Failure> {
+    let plan = plan(args).map_err(|failure| failure.with_code(code::RECORDING_FAILED))?;
+    let recorded = plan.run(|_| {})?;
+    let own = recorded.ended.code();
+    Ok(if recorded.failed && own == code::FINE {
+        code::RECORDING_FAILED
+    } else {
+        own
+    })
+}
+
+fn plan(args: &args::Record) -> Result<Plan, Failure> {
+    let target = Target::parse(&args.out)?;
+    target.check(args.force)?;
+    let mut settings = Vec::new();
+    if let Some(mode) = args.mode {
+        settings.push(("STRANDLINE_MODE", mode.name().into()));
+    }
+    for (name, value) in [
+        ("STRANDLINE_BUDGET", &args.budget),
+        ("STRANDLINE_KINDS", &args.kinds),
+        ("STRANDLINE_EXCLUDE_API", &args.exclude_api),
+    ] {
+        if let Some(value) = value {
+            settings.push((name, value.into()));
+        }
+    }
+    Ok(Plan {
+        sim: args.sim.then(place::sim_folder).transpose()?,
+        settings,
+        target,
+        force: args.force,
+        program: args.program.clone(),
+    })
+}
+
+impl Plan {
+    /// Runs the program and writes its traces. `adjust` may change the command before it runs.
+    ///
+    /// # Errors
+    /// When the program could not be started; whatever happens afterwards is in [`Recorded`].
+    pub(crate) fn run(&self, adjust: impl FnOnce(&mut Command)) -> Result<Recorded, Failure> {
+        let recording = |failure: Failure| failure.with_code(code::RECORDING_FAILED);
+        let tool = place::rocprofiler_library().map_err(recording)?;
+        let folder = Private::new().map_err(recording)?;
+        let mut command = Command::new(&self.program[0]);
+        command.args(&self.program[1..]);
+        let ready = self.set_environment(&mut command, &tool, &folder);
+        let started = ready.map_err(recording).and_then(|()| {
+            adjust(&mut command);
+            child::run(&mut command).map_err(|error| not_started(&self.program[0], &error))
+        });
+        let (_, ended) = started.inspect_err(|_| folder.remove_if_empty())?;
+        let mut recorded = Recorded {
+            ended,
+            written: 0,
+            failed: false,
+        };
+        if let Ended::Signal(signal) = ended {
+            say(format_args!("the program was killed by signal {signal}"));
+        }
+        self.collect(&folder, &mut recorded);
+        folder.remove_if_empty();
+        Ok(recorded)
+    }
+
+    fn set_environment(&self, command: &mut Command, tool: &Path, folder: &Private) -> Result<(), Failure> {
+        let list_error = |path: &Path| {
+            Failure::new(format!(
+                "setting up the recording: {} contains a colon, which separates entries of the list it must stand in; move Strandline to another folder",
+                path.display()
+            ))
+        };
+        if !place::fits_colon_list(tool.as_os_str()) {
+            return Err(list_error(tool));
+        }
+        let tools = tool_list(env::var_os("ROCP_TOOL_LIBRARIES").as_deref(), tool.as_os_str());
+        command.env("ROCP_TOOL_LIBRARIES", tools);
+        command.env("STRANDLINE_OUT", folder.region());
+        for (name, value) in &self.settings {
+            command.env(name, value);
+        }
+        if let Some(sim) = &self.sim {
+            if !place::fits_colon_list(sim.as_os_str()) {
+                return Err(list_error(sim));
+            }
+            let paths = search_path(env::var_os("LD_LIBRARY_PATH").as_deref(), sim.as_os_str());
+            command.env("LD_LIBRARY_PATH", paths);
+        }
+        Ok(())
+    }
+
+    /// Writes every region of the private folder to its place.
+    fn collect(&self, folder: &Private, recorded: &mut Recorded) {
+        let regions = match folder.regions() {
+            Ok(regions) => regions,
+            Err(error) => {
+                say(format_args!("looking for the recorded regions: {}{}", reason(&error), advice(&error)));
+                recorded.failed = true;
+                return;
+            }
+        };
+        if regions.is_empty() {
+            say(self.nothing_recorded());
+        }
+        for (which, region) in regions {
+            let target = match &which {
+                None => self.target.clone(),
+                Some(which) => self.target.further(which),
+            };
+            match self.write(&region, &target) {
+                Ok(()) => recorded.written += 1,
+                Err(failure) => {
+                    recorded.failed = true;
+                    say(failure.text);
+                    say(format_args!(
+                        "the recording is kept in {r}; write it with `strandline export {r} -o OUT`",
+                        r = region.display()
+                    ));
+                }
+            }
+        }
+    }
+
+    fn write(&self, region: &Path, target: &Target) -> Result<(), Failure> {
+        let trace = input::open(region)?;
+        let alive = process::is_alive(trace.header());
+        let counts = Counts::of(&trace);
+        let traces = [trace];
+        target.write(&traces, self.force)?;
+        let [trace] = &traces;
+        let header = trace.header();
+        let simulated = if header.simulated { "SIMULATED on a stand-in SDK, " } else { "" };
+        say(format_args!("wrote {}: {simulated}pid {}, {}", target.path().display(), header.pid, counts.loss_line()));
+        say(counts.verdict_line());
+        if alive {
+            say(format_args!(
+                "process {} still runs and records: what it has recorded since is in {}",
+                header.pid,
+                region.display()
+            ));
+            return Ok(());
+        }
+        fs::remove_file(region).map_err(|error| Failure::io("removing", region, &error))
+    }
+
+    fn nothing_recorded(&self) -> String {
+        let program = self.program[0].display();
+        let why = if self.sim.is_some() {
+            "it loaded no HIP runtime, or one by a path that the stand-in can't replace"
+        } else {
+            "it made no GPU call, or this machine's ROCm can't be traced (`strandline doctor` says why)"
+        };
+        format!("nothing was recorded and {} was not written: {program} started no GPU runtime that loads the tool library; {why}", self.target.path().display())
+    }
+}
+
+fn not_started(program: &OsStr, error: &io::Error) -> Failure {
+    let (code, next) = if error.kind() == io::ErrorKind::NotFound {
+        (code::NOT_FOUND, "; check its name and PATH")
+    } else {
+        (code::NOT_RUNNABLE, "; check that it is a program and may be run")
+    };
+    Failure {
+        code,
+        text: format!("running {}: {}{next}", program.display(), reason(error)),
+    }
+}
+
+/// The list of tool libraries with ours in it, once, behind those that were there.
+///
+/// rocprofiler-sdk 1.0.0 forgets what stands behind the last colon of a list, so a list of several ends in one.
+fn tool_list(before: Option<&OsStr>, tool: &OsStr) -> OsString {
+    let mut entries: Vec<&[u8]> = before
+        .map(OsStr::as_bytes)
+        .unwrap_or_default()
+        .split(|&byte| byte == b':')
+        .filter(|entry| !entry.is_empty())
+        .collect();
+    if !entries.contains(&tool.as_bytes()) {
+        entries.push(tool.as_bytes());
+    }
+    let mut list = entries.join(&b':');
+    if entries.len() > 1 {
+        list.push(b':');
+    }
+    OsString::from_vec(list)
+}
+
+/// The loader's search path with the stand-in before everything else.
+fn search_path(before: Option<&OsStr>, sim: &OsStr) -> OsString {
+    let mut path = sim.to_owned();
+    if let Some(before) = before.filter(|before| !before.is_empty()) {
+        path.push(":");
+        path.push(before);
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tool_list_is_added_to_and_ends_as_the_sdk_needs_it() {
+        let list = |before: Option<&str>| tool_list(before.map(OsStr::new), OsStr::new("/s.so"));
+        assert_eq!(list(None), "/s.so");
+        assert_eq!(list(Some("")), "/s.so");
+        assert_eq!(list(Some("/a.so")), "/a.so:/s.so:");
+        assert_eq!(list(Some("/a.so:/b.so:")), "/a.so:/b.so:/s.so:");
+        assert_eq!(list(Some("/s.so")), "/s.so");
+        assert_eq!(list(Some("/s.so:/a.so")), "/s.so:/a.so:");
+    }
+
+    #[test]
+    fn the_stand_in_comes_first() {
+        assert_eq!(search_path(None, OsStr::new("/sim")), "/sim");
+        assert_eq!(search_path(Some(OsStr::new("")), OsStr::new("/sim")), "/sim");
+        assert_eq!(search_path(Some(OsStr::new("/opt/rocm/lib")), OsStr::new("/sim")), "/sim:/opt/rocm/lib");
+    }
+}
