@@ -67,7 +67,7 @@ pub(crate) struct Record {
     /// What is kept when the budget is used up
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) mode: Option<Mode>,
-    /// Memory for records: bytes, or with K, M or G; at least 1M [default: 512M]
+    /// Memory for records: bytes, or with K, M or G; 1M to 64G [default: 512M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) budget: Option<String>,
     /// What to record, separated by commas: passed to the tool library as STRANDLINE_KINDS
@@ -240,27 +240,13 @@ pub(crate) struct Sim {
 
 /// Checks a size such as `512M`, and returns it as it was typed.
 fn size(text: &str) -> Result<String, String> {
-    match size_bytes(text) {
+    use strandline::limits::{BUDGET_BYTES_MIN, SEGMENT_BYTES, SEGMENT_COUNT_MAX};
+    let most = SEGMENT_BYTES as u64 * SEGMENT_COUNT_MAX as u64;
+    match strandline::settings::parse_bytes(text) {
         None => Err("expected bytes, or a number with K, M or G, such as 512M".to_owned()),
-        Some(bytes) if bytes < strandline::limits::BUDGET_BYTES_MIN => {
-            Err("too small, expected at least 1M".to_owned())
-        }
-        Some(_) => Ok(text.to_owned()),
+        Some(bytes) if (BUDGET_BYTES_MIN..=most).contains(&bytes) => Ok(text.to_owned()),
+        Some(_) => Err("expected 1M to 64G".to_owned()),
     }
-}
-
-/// The bytes that a size stands for.
-fn size_bytes(text: &str) -> Option<u64> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'K' | b'k' => (&text[..text.len() - 1], 10),
-        b'M' | b'm' => (&text[..text.len() - 1], 20),
-        b'G' | b'g' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Checks a list such as `api,dispatch`.
@@ -283,13 +269,12 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert_eq!(size_bytes("1048576"), Some(1 << 20));
-        assert_eq!(size_bytes("512M"), Some(512 << 20));
-        assert_eq!(size_bytes("2g"), Some(2 << 30));
-        for bad in ["", "M", "1.5M", "-1", "1MB", "1 M", "99999999999999999999", "18446744073709551615G"] {
-            assert_eq!(size_bytes(bad), None, "{bad}");
+        for good in ["1048576", "1M", "512M", "2g", "64G"] {
+            assert_eq!(size(good).as_deref(), Ok(good));
         }
-        assert!(size("1048575").is_err() && size("1M").is_ok());
+        for bad in ["", "M", "1.5M", "-1", "1MB", "1048575", "1023K", "65G", "99999999999999999999"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use strandline::settings::Settings;
+
 use crate::args;
 use crate::child::{self, Ended};
 use crate::counts::Counts;
@@ -74,6 +76,7 @@ fn plan(args: &args::Record) -> Result<Plan, Failure> {
             settings.push((name, value.into()));
         }
     }
+    check_settings(&settings)?;
     Ok(Plan {
         sim: args.sim.then(place::sim_folder).transpose()?,
         settings,
@@ -81,6 +84,21 @@ fn plan(args: &args::Record) -> Result<Plan, Failure> {
         force: args.force,
         program: args.program.clone(),
     })
+}
+
+/// Checks what the tool library will read: it would stay off with a bad value, and say so to nobody.
+fn check_settings(settings: &[(&str, OsString)]) -> Result<(), Failure> {
+    let lookup = |name: &str| match settings.iter().find(|(known, _)| *known == name) {
+        Some((_, value)) => Some(value.clone()),
+        None => env::var_os(name),
+    };
+    match Settings::from_lookup(lookup) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::new(format!(
+            "setting up the recording: {}={:?}: expected {}; correct it or unset it",
+            error.name, error.value, error.expected
+        ))),
+    }
 }
 
 impl Plan {

@@ -14,15 +14,7 @@ use crate::place;
 /// `/dev/shm/strandline-UID`.
 pub(crate) fn path() -> PathBuf {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(folder) = set("STRANDLINE_DIR") {
-        return folder;
-    }
-    if let Some(folder) = set("XDG_RUNTIME_DIR").filter(|folder| folder.is_dir()) {
-        return folder.join("strandline");
-    }
-    // SAFETY: getuid has no preconditions and can't fail.
-    let user = unsafe { libc::getuid() };
-    PathBuf::from(format!("/dev/shm/strandline-{user}"))
+    set("STRANDLINE_DIR").unwrap_or_else(|| strandline::settings::default_dir(set("XDG_RUNTIME_DIR")))
 }
 
 /// A folder of one recording, closed to others.

@@ -67,7 +67,7 @@ impl Finding {
         } else {
             format!("; {}", self.todo)
         };
-        format!("{mark:<5}{}: {}: {}{todo}\n", self.what, self.found, self.means)
+        format!("{mark:<5}{}: {}; {}{todo}\n", self.what, self.found, self.means)
     }
 }
 
@@ -94,6 +94,6 @@ mod tests {
     #[test]
     fn a_line_says_what_it_means_and_what_to_do() {
         let finding = Finding::new(Mark::No, "KFD", "missing", "no AMD GPU can be used").todo("load the driver");
-        assert_eq!(finding.line(), "no   KFD: missing: no AMD GPU can be used; load the driver\n");
+        assert_eq!(finding.line(), "no   KFD: missing; no AMD GPU can be used; load the driver\n");
     }
 }
