@@ -1,0 +1,101 @@
+//! Opening and closing sessions, with the SDK contexts that feed them.
+//!
+//! The data context is active exactly while a session is open, so that nothing is intercepted for us outside one. The
+//! retirement context stays active until every session is accounted for. Starting and stopping a context takes no lock
+//! that a callback could hold (facts B), so both may be done inside the roctx callbacks.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use strandline::{Runtime, Status};
+use strandline_rocprofiler_sys as sys;
+
+use crate::api::api;
+use crate::retirement;
+
+/// The contexts.
+#[derive(Clone, Copy, Debug)]
+pub struct Contexts {
+    /// Code objects and the life of streams: always active.
+    pub facts: sys::rocprofiler_context_id_t,
+    /// roctx pause and resume: always active in that mode.
+    pub control: Option<sys::rocprofiler_context_id_t>,
+    /// All data.
+    pub data: sys::rocprofiler_context_id_t,
+    /// Retirement.
+    pub retirement: Option<sys::rocprofiler_context_id_t>,
+}
+
+static CONTEXTS: OnceLock<Contexts> = OnceLock::new();
+/// The retirement context is active.
+static RETIRING: AtomicBool = AtomicBool::new(false);
+
+/// Keeps the contexts; once.
+pub fn set_contexts(contexts: Contexts) {
+    let _ = CONTEXTS.set(contexts);
+}
+
+fn start(context: sys::rocprofiler_context_id_t) -> sys::rocprofiler_status_t {
+    match api() {
+        // SAFETY: the SDK's function and a context of ours. Starting an active one is fine.
+        Some(api) => unsafe { (api.start_context)(context) },
+        None => sys::ROCPROFILER_STATUS_ERROR,
+    }
+}
+
+fn stop(context: sys::rocprofiler_context_id_t) {
+    if let Some(api) = api() {
+        // SAFETY: the SDK's function and a context of ours. Stopping one that is not active is an error we don't mind.
+        unsafe { (api.stop_context)(context) };
+    }
+}
+
+/// Opens a session. Any thread, also in a roctx callback.
+///
+/// # Errors
+/// As [`Runtime::session_open`], or [`Status::SdkRefused`].
+pub fn open(runtime: &Runtime) -> Result<u64, Status> {
+    let contexts = CONTEXTS.get().ok_or(Status::NotReady)?;
+    let session = runtime.session_open()?;
+    if let Some(context) = contexts.retirement {
+        RETIRING.store(true, Ordering::SeqCst);
+        start(context);
+    }
+    if start(contexts.data) != sys::ROCPROFILER_STATUS_SUCCESS {
+        let _ = runtime.session_close(session);
+        return Err(Status::SdkRefused);
+    }
+    Ok(session)
+}
+
+/// Closes a session. Any thread, also in a roctx callback.
+///
+/// # Errors
+/// As [`Runtime::session_close`].
+pub fn close(runtime: &Runtime, session: u64) -> Result<(), Status> {
+    runtime.session_close(session)?;
+    if let Some(contexts) = CONTEXTS.get() {
+        stop(contexts.data);
+    }
+    Ok(())
+}
+
+/// Makes the SDK deliver retirements, for a session that waits. Not in a callback.
+pub fn ask() {
+    retirement::flush();
+}
+
+/// Stops retirement once no session needs it. Not in a callback.
+pub fn rest(runtime: &Runtime) {
+    let Some(context) = CONTEXTS.get().and_then(|contexts| contexts.retirement) else {
+        return;
+    };
+    if runtime.is_idle() && RETIRING.swap(false, Ordering::SeqCst) {
+        stop(context);
+        // A session that was opened meanwhile needs it again.
+        if !runtime.is_idle() {
+            RETIRING.store(true, Ordering::SeqCst);
+            start(context);
+        }
+    }
+}
