@@ -1,1 +1,25 @@
-//! Placeholder.
+//! Exports of Strandline traces: Chrome JSON in kineto's dialect, Perfetto's protobuf, and a compact copy of the region.
+//!
+//! Exporters know the runtime's read side and nothing of any vendor. [`export`] is the one entry; a file's extension
+//! names its format.
+#![forbid(unsafe_code)]
+
+mod chrome;
+mod clock;
+mod completeness;
+mod copy;
+pub mod demangle;
+mod export;
+mod join;
+mod lanes;
+mod memory;
+mod model;
+mod order;
+mod out;
+mod perfetto;
+mod proto;
+mod text;
+
+pub use export::{
+    ExportError, ExportReport, Format, JSON_PART_BYTES_MAX, Options, Progress, export, export_to,
+};

@@ -1,0 +1,287 @@
+//! Joins device work to the API calls that launched it, without a map of all ids.
+//!
+//! Correlation ids are handed out by counting, so a table of pages of 64 ids holds for each id: is there a recorded API
+//! call with it (one bit), and how many drawn kernels and copies lead to it (one byte; rare larger counts lie in a map).
+//! That is two and a quarter bytes an id, whatever order the ids come in.
+//!
+//! The counts also number the events of an export: a launch knows the event ids of all its kernels before any of them is
+//! written, from its id and count alone.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Spreads one integer; for maps whose keys are ids.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        let wide = u128::from(value ^ self.0 ^ 0x5bd1_e995) * 0x9E37_79B9_7F4A_7C15_F39C_u128;
+        self.0 = (wide as u64) ^ (wide >> 64) as u64;
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+}
+
+/// A map whose keys are ids.
+pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+
+/// Ids of one page.
+const PAGE_IDS: u64 = 64;
+/// A count of this much or more lies in the map of large counts.
+const LARGE: u8 = u8::MAX;
+
+#[derive(Clone, Debug)]
+struct Page {
+    /// Which ids have a recorded API call.
+    calls: u64,
+    /// Numbers handed out to launches of more than one kernel, before this page.
+    before: u64,
+    counts: [u8; PAGE_IDS as usize],
+    /// Kernels already numbered, of launches of more than one.
+    numbered: [u8; PAGE_IDS as usize],
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self {
+            calls: 0,
+            before: 0,
+            counts: [0; PAGE_IDS as usize],
+            numbered: [0; PAGE_IDS as usize],
+        }
+    }
+}
+
+/// Which calls there are and how much device work each one caused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaunchTable {
+    index: IdMap<u64, u32>,
+    pages: Vec<Page>,
+    large: IdMap<u64, u32>,
+    large_numbered: IdMap<u64, u32>,
+    newest: (u64, u32),
+    /// The launch whose numbers were asked for last, and its first number.
+    first_number: Option<(u64, u64)>,
+    unlinked: u64,
+}
+
+impl LaunchTable {
+    #[inline]
+    fn find(&self, id: u64) -> Option<&Page> {
+        let page = id / PAGE_IDS;
+        if let Some(found) = self.pages.get(self.newest.1 as usize)
+            && self.newest.0 == page
+        {
+            return Some(found);
+        }
+        self.index.get(&page).map(|&at| &self.pages[at as usize])
+    }
+
+    #[inline]
+    fn page(&mut self, id: u64) -> &mut Page {
+        let page = id / PAGE_IDS;
+        if self.newest.0 != page || self.pages.is_empty() {
+            let at = *self.index.entry(page).or_insert_with(|| {
+                self.pages.push(Page::default());
+                self.pages.len() as u32 - 1
+            });
+            self.newest = (page, at);
+        }
+        &mut self.pages[self.newest.1 as usize]
+    }
+
+    /// Notes a recorded API call. Id 0 means "unknown" and joins nothing.
+    pub(crate) fn add_call(&mut self, id: u64) {
+        if id != 0 {
+            self.page(id).calls |= 1 << (id % PAGE_IDS);
+        }
+    }
+
+    fn has_call(&self, id: u64) -> bool {
+        id != 0
+            && self
+                .find(id)
+                .is_some_and(|page| page.calls >> (id % PAGE_IDS) & 1 != 0)
+    }
+
+    /// The call that device work with these ids leads to: by its correlation id, else by its ancestor.
+    #[inline]
+    pub(crate) fn target(&self, correlation_id: u64, ancestor_id: u64) -> Option<u64> {
+        if self.has_call(correlation_id) {
+            Some(correlation_id)
+        } else if self.has_call(ancestor_id) {
+            Some(ancestor_id)
+        } else {
+            None
+        }
+    }
+
+    /// Counts drawn device work that leads to call `target`. All calls must have been added.
+    pub(crate) fn add_work(&mut self, target: u64) {
+        let count = &mut self.page(target).counts[(target % PAGE_IDS) as usize];
+        if *count < LARGE - 1 {
+            *count += 1;
+        } else {
+            *count = LARGE;
+            *self.large.entry(target).or_insert(u32::from(LARGE) - 1) += 1;
+        }
+    }
+
+    /// Forgets all work that was counted, not the calls.
+    pub(crate) fn forget_work(&mut self) {
+        for page in &mut self.pages {
+            page.counts = [0; PAGE_IDS as usize];
+        }
+        self.large.clear();
+    }
+
+    /// Call after the last [`LaunchTable::add_work`].
+    pub(crate) fn finish(&mut self) {
+        let mut order: Vec<(u64, u32)> =
+            self.index.iter().map(|(&page, &at)| (page, at)).collect();
+        order.sort_unstable();
+        let mut before = 0;
+        for (page, at) in order {
+            self.pages[at as usize].before = before;
+            for slot in 0..PAGE_IDS {
+                let count = self.count(page * PAGE_IDS + slot);
+                if count > 1 {
+                    before += u64::from(count);
+                }
+            }
+        }
+    }
+
+    /// How much drawn device work leads to call `id`.
+    #[inline]
+    pub(crate) fn count(&self, id: u64) -> u32 {
+        let Some(page) = self.find(id) else { return 0 };
+        match page.counts[(id % PAGE_IDS) as usize] {
+            LARGE => self.large.get(&id).copied().unwrap_or(0),
+            count => u32::from(count),
+        }
+    }
+
+    /// The first number of a launch of more than one kernel.
+    fn first_of_many(&mut self, id: u64) -> u64 {
+        if let Some((cached, first)) = self.first_number
+            && cached == id
+        {
+            return first;
+        }
+        let start = id / PAGE_IDS * PAGE_IDS;
+        let mut first = self.find(id).map_or(0, |page| page.before);
+        for other in start..id {
+            let count = self.count(other);
+            if count > 1 {
+                first += u64::from(count);
+            }
+        }
+        self.first_number = Some((id, first));
+        first
+    }
+
+    /// The numbers of all device work of call `id`: dense where the ids are, each different, and the same whatever order
+    /// the records came in. Call id × 4 for a launch of one, the rest from spaces of their own.
+    pub(crate) fn numbers(&mut self, id: u64) -> (u64, u32) {
+        match self.count(id) {
+            0 => (0, 0),
+            1 => (id.wrapping_mul(4), 1),
+            count => (self.first_of_many(id).wrapping_mul(4) + 1, count),
+        }
+    }
+
+    /// The next number for device work that leads to `target`, in the order of writing.
+    pub(crate) fn next_number(&mut self, target: Option<u64>) -> u64 {
+        let Some(id) = target else {
+            self.unlinked += 1;
+            return self.unlinked * 4 + 2;
+        };
+        let count = self.count(id);
+        if count <= 1 {
+            return id.wrapping_mul(4);
+        }
+        let first = self.first_of_many(id);
+        let numbered = if count >= u32::from(LARGE) {
+            let numbered = self.large_numbered.entry(id).or_insert(0);
+            *numbered += 1;
+            *numbered - 1
+        } else {
+            let numbered = &mut self.page(id).numbered[(id % PAGE_IDS) as usize];
+            *numbered = numbered.wrapping_add(1);
+            u32::from(numbered.wrapping_sub(1))
+        };
+        (first + u64::from(numbered)).wrapping_mul(4) + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn case_b16_id_zero_joins_nothing_and_an_ancestor_helps_only_when_it_is_recorded() {
+        let mut table = LaunchTable::default();
+        table.add_call(0);
+        table.add_call(29_170);
+        assert_eq!(table.target(0, 0), None);
+        assert_eq!(table.target(29_170, 5), Some(29_170));
+        assert_eq!(table.target(5, 29_170), Some(29_170));
+        assert_eq!(table.target(5, 6), None);
+    }
+
+    #[test]
+    fn numbers_of_launches_are_those_of_their_kernels() {
+        let mut table = LaunchTable::default();
+        let counts = [(1u64, 1u32), (2, 3), (63, 254), (64, 255), (65, 1000), (1 << 40, 2), (9, 0)];
+        for (id, _) in counts {
+            table.add_call(id);
+        }
+        for (id, count) in counts {
+            for _ in 0..count {
+                table.add_work(id);
+            }
+        }
+        table.finish();
+        let mut all = HashSet::new();
+        for (id, count) in counts {
+            assert_eq!(table.count(id), count);
+            let (first, n) = table.numbers(id);
+            assert_eq!(n, count);
+            let listed: Vec<u64> = (0..u64::from(n)).map(|at| first + at * 4).collect();
+            let given: Vec<u64> = (0..n).map(|_| table.next_number(Some(id))).collect();
+            assert_eq!(listed, given, "call {id}");
+            all.extend(given);
+        }
+        all.insert(table.next_number(None));
+        all.insert(table.next_number(None));
+        assert_eq!(all.len() as u32, counts.iter().map(|(_, n)| n).sum::<u32>() + 2);
+    }
+}

@@ -1,0 +1,383 @@
+//! Where an export goes: files that appear whole or not at all.
+//!
+//! Each part is written to a temporary file in the target's own folder and gets its name only when all parts are written
+//! and synced with the disk's idea of free space. Whatever fails, the temporary files go. Without `force` no file is
+//! ever replaced, also when it appears while the export runs.
+//!
+//! Compression runs on a thread of its own, over blocks that are handed back and forth.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::export::ExportError;
+
+/// Bytes of one block given to the system or to the compressor at once.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Room beyond a block, so that one event more does not move it.
+const BLOCK_ROOM: usize = 64 << 10;
+/// Blocks on their way to the compressor.
+const BLOCKS_WAITING: usize = 4;
+
+enum Sink<'a> {
+    File(File),
+    Gzip(Option<Compressor>),
+    Writer(&'a mut dyn Write),
+    WriterGzip(Box<GzEncoder<&'a mut dyn Write>>),
+}
+
+impl std::fmt::Debug for Sink<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::File(_) => "File",
+            Self::Gzip(_) => "Gzip",
+            Self::Writer(_) => "Writer",
+            Self::WriterGzip(_) => "WriterGzip",
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Compressor {
+    full: SyncSender<Vec<u8>>,
+    empty: Receiver<Vec<u8>>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Compressor {
+    fn start(file: File) -> io::Result<Self> {
+        let (full, work) = sync_channel::<Vec<u8>>(BLOCKS_WAITING);
+        let (back, empty) = sync_channel::<Vec<u8>>(BLOCKS_WAITING + 2);
+        let thread = std::thread::Builder::new()
+            .name("compress".to_owned())
+            .spawn(move || {
+                let mut encoder = GzEncoder::new(file, Compression::fast());
+                for mut block in work {
+                    encoder.write_all(&block)?;
+                    block.clear();
+                    // Nobody waits for it when the writer is done.
+                    let _ = back.try_send(block);
+                }
+                encoder.finish()?.flush()
+            })?;
+        Ok(Self {
+            full,
+            empty,
+            thread,
+        })
+    }
+
+    /// Hands over a block and takes an empty one.
+    fn give(&mut self, block: Vec<u8>) -> bool {
+        self.full.send(block).is_ok()
+    }
+
+    fn finish(self) -> io::Result<()> {
+        drop(self.full);
+        self.thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the compressor stopped")))
+    }
+}
+
+/// One file that is being written.
+#[derive(Debug)]
+struct Part {
+    target: PathBuf,
+    temporary: PathBuf,
+}
+
+/// What an export writes to: one target, or several parts of it.
+#[derive(Debug)]
+pub(crate) struct Output<'a> {
+    /// What was appended and not yet handed on. Writers append to it and call [`Output::flow`].
+    pub(crate) block: Vec<u8>,
+    sink: Option<Sink<'a>>,
+    target: PathBuf,
+    gzip: bool,
+    force: bool,
+    parts: Vec<Part>,
+    part_bytes: u64,
+    bytes: u64,
+    splittable: bool,
+}
+
+fn part_path(target: &Path, number: usize) -> PathBuf {
+    if number < 2 {
+        return target.to_owned();
+    }
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let (stem, extension) = match name.rfind(".json") {
+        Some(at) => name.split_at(at),
+        None => name.split_at(name.rfind('.').unwrap_or(name.len())),
+    };
+    target.with_file_name(format!("{stem}.part{number}{extension}"))
+}
+
+impl<'a> Output<'a> {
+    /// An output to a file and, if need be, further parts beside it.
+    pub(crate) fn file(target: &Path, gzip: bool, force: bool) -> Result<Self, ExportError> {
+        let mut output = Self {
+            block: Vec::with_capacity(BLOCK_BYTES + BLOCK_ROOM),
+            sink: None,
+            target: target.to_owned(),
+            gzip,
+            force,
+            parts: Vec::new(),
+            part_bytes: 0,
+            bytes: 0,
+            splittable: true,
+        };
+        output.open_part()?;
+        Ok(output)
+    }
+
+    /// An output to a stream; one part only.
+    pub(crate) fn writer(writer: &'a mut dyn Write, gzip: bool) -> Self {
+        let sink = if gzip {
+            Sink::WriterGzip(Box::new(GzEncoder::new(writer, Compression::fast())))
+        } else {
+            Sink::Writer(writer)
+        };
+        Self {
+            block: Vec::with_capacity(BLOCK_BYTES + BLOCK_ROOM),
+            sink: Some(sink),
+            target: PathBuf::from("-"),
+            gzip,
+            force: false,
+            parts: Vec::new(),
+            part_bytes: 0,
+            bytes: 0,
+            splittable: false,
+        }
+    }
+
+    fn error(&self, doing: &'static str, error: io::Error) -> ExportError {
+        ExportError::Io {
+            doing,
+            path: self
+                .parts
+                .last()
+                .map_or_else(|| self.target.clone(), |part| part.target.clone()),
+            error,
+        }
+    }
+
+    fn open_part(&mut self) -> Result<(), ExportError> {
+        let target = part_path(&self.target, self.parts.len() + 1);
+        if !self.force && target.symlink_metadata().is_ok() {
+            return Err(ExportError::Exists { path: target });
+        }
+        if target.is_dir() {
+            return Err(ExportError::Io {
+                doing: "writing",
+                path: target,
+                error: io::ErrorKind::IsADirectory.into(),
+            });
+        }
+        let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut number = 0u32;
+        let (file, temporary) = loop {
+            let temporary =
+                target.with_file_name(format!(".{name}.{}.{number}.tmp", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+                Ok(file) => break (file, temporary),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => {
+                    number += 1;
+                }
+                Err(error) => {
+                    return Err(ExportError::Io {
+                        doing: "creating",
+                        path: target,
+                        error,
+                    });
+                }
+            }
+        };
+        self.parts.push(Part { target, temporary });
+        self.part_bytes = 0;
+        self.sink = Some(if self.gzip {
+            let compressor = Compressor::start(file)
+                .map_err(|error| self.error("starting the compressor for", error))?;
+            Sink::Gzip(Some(compressor))
+        } else {
+            Sink::File(file)
+        });
+        Ok(())
+    }
+
+    /// Bytes appended to this part so far, before compression.
+    #[inline]
+    pub(crate) fn part_bytes(&self) -> u64 {
+        self.part_bytes + self.block.len() as u64
+    }
+
+    /// Bytes appended to all parts, before compression.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes + self.block.len() as u64
+    }
+
+    /// True when further parts can follow this one.
+    pub(crate) fn is_splittable(&self) -> bool {
+        self.splittable
+    }
+
+    /// Number of the part that is being written, from 1.
+    pub(crate) fn part_number(&self) -> usize {
+        self.parts.len().max(1)
+    }
+
+    /// The name that the part will have.
+    pub(crate) fn part_name(&self) -> String {
+        match self.parts.last() {
+            Some(part) => part
+                .target
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            None => "-".to_owned(),
+        }
+    }
+
+    /// Hands the block on when it is full. Call between events.
+    #[inline]
+    pub(crate) fn flow(&mut self) -> Result<(), ExportError> {
+        if self.block.len() >= BLOCK_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), ExportError> {
+        let length = self.block.len() as u64;
+        self.part_bytes += length;
+        self.bytes += length;
+        let written = match self.sink.as_mut() {
+            Some(Sink::File(file)) => file.write_all(&self.block),
+            Some(Sink::Writer(writer)) => writer.write_all(&self.block),
+            Some(Sink::WriterGzip(encoder)) => encoder.write_all(&self.block),
+            Some(Sink::Gzip(compressor)) => {
+                let next = compressor
+                    .as_ref()
+                    .and_then(|compressor| compressor.empty.try_recv().ok())
+                    .unwrap_or_else(|| Vec::with_capacity(BLOCK_BYTES + BLOCK_ROOM));
+                let block = std::mem::replace(&mut self.block, next);
+                let taken = compressor.as_mut().is_some_and(|one| one.give(block));
+                if taken {
+                    Ok(())
+                } else {
+                    // The thread has ended early: its own error says why.
+                    match compressor.take().map(Compressor::finish) {
+                        Some(Err(error)) => Err(error),
+                        _ => Err(io::Error::other("the compressor stopped")),
+                    }
+                }
+            }
+            None => Ok(()),
+        };
+        self.block.clear();
+        written.map_err(|error| self.error("writing", error))
+    }
+
+    fn close_part(&mut self) -> Result<(), ExportError> {
+        self.flush()?;
+        let closed = match self.sink.take() {
+            Some(Sink::Gzip(Some(compressor))) => compressor.finish(),
+            Some(Sink::Writer(writer)) => writer.flush(),
+            Some(Sink::WriterGzip(encoder)) => encoder.finish().and_then(|writer| writer.flush()),
+            _ => Ok(()),
+        };
+        closed.map_err(|error| self.error("writing", error))
+    }
+
+    /// Closes this part and opens the next one.
+    pub(crate) fn next_part(&mut self) -> Result<(), ExportError> {
+        self.close_part()?;
+        self.open_part()
+    }
+
+    /// Closes the last part and gives all parts their names.
+    pub(crate) fn commit(mut self) -> Result<(Vec<PathBuf>, u64), ExportError> {
+        self.close_part()?;
+        let mut named = Vec::new();
+        while !self.parts.is_empty() {
+            let part = &self.parts[0];
+            if let Err(error) = give_name(part, self.force) {
+                // What this call named goes again: all parts or none.
+                for path in &named {
+                    let _ = fs::remove_file(path);
+                }
+                return Err(if error.kind() == io::ErrorKind::AlreadyExists {
+                    ExportError::Exists {
+                        path: part.target.clone(),
+                    }
+                } else {
+                    ExportError::Io {
+                        doing: "naming",
+                        path: part.target.clone(),
+                        error,
+                    }
+                });
+            }
+            named.push(self.parts.remove(0).target);
+        }
+        if self.force && self.splittable {
+            // Parts of an earlier, longer export would look like ours.
+            let mut number = named.len() + 1;
+            while fs::remove_file(part_path(&self.target, number.max(2))).is_ok() {
+                number = number.max(2) + 1;
+            }
+        }
+        Ok((named, self.bytes))
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        if let Some(Sink::Gzip(Some(compressor))) = self.sink.take() {
+            let _ = compressor.finish();
+        }
+        for part in &self.parts {
+            let _ = fs::remove_file(&part.temporary);
+        }
+    }
+}
+
+fn give_name(part: &Part, force: bool) -> io::Result<()> {
+    if force {
+        return fs::rename(&part.temporary, &part.target);
+    }
+    match fs::hard_link(&part.temporary, &part.target) {
+        Ok(()) => fs::remove_file(&part.temporary),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        Err(_) if part.target.symlink_metadata().is_ok() => {
+            Err(io::ErrorKind::AlreadyExists.into())
+        }
+        // A file system without hard links.
+        Err(_) => fs::rename(&part.temporary, &part.target),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_parts() {
+        let name = |target: &str, number| {
+            part_path(Path::new(target), number)
+                .to_string_lossy()
+                .into_owned()
+        };
+        assert_eq!(name("/x/out.json", 1), "/x/out.json");
+        assert_eq!(name("/x/out.json", 2), "/x/out.part2.json");
+        assert_eq!(name("a.b.json.gz", 3), "a.b.part3.json.gz");
+        assert_eq!(name("out.pftrace", 2), "out.part2.pftrace");
+    }
+}

@@ -1,0 +1,113 @@
+//! Protobuf's wire format, as much as an encoder needs: varints, fixed 64-bit words, bytes, nested messages.
+//!
+//! A nested message is written in place behind one byte for its length; when it turns out longer than 127 bytes, its
+//! content moves by the missing length bytes. Most of ours are shorter, so most never move, and every length is as short
+//! as it can be.
+//!
+//! # Source
+//! protobuf.dev, "Encoding".
+
+/// Appends `value` as a varint.
+#[inline]
+pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
+    let mut bytes = [0u8; 10];
+    let mut used = 0;
+    while value >= 0x80 {
+        bytes[used] = value as u8 | 0x80;
+        value >>= 7;
+        used += 1;
+    }
+    bytes[used] = value as u8;
+    out.extend_from_slice(&bytes[..=used]);
+}
+
+/// Appends field `number` with a varint.
+#[inline]
+pub(crate) fn uint(out: &mut Vec<u8>, number: u32, value: u64) {
+    varint(out, u64::from(number) << 3);
+    varint(out, value);
+}
+
+/// Appends field `number` with a fixed 64-bit word.
+#[inline]
+pub(crate) fn fixed64(out: &mut Vec<u8>, number: u32, value: u64) {
+    varint(out, u64::from(number) << 3 | 1);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends field `number` with some bytes.
+#[inline]
+pub(crate) fn bytes(out: &mut Vec<u8>, number: u32, value: &[u8]) {
+    varint(out, u64::from(number) << 3 | 2);
+    varint(out, value.len() as u64);
+    out.extend_from_slice(value);
+}
+
+/// Appends field `number` with text; what is no UTF-8 becomes U+FFFD.
+pub(crate) fn text(out: &mut Vec<u8>, number: u32, value: &[u8]) {
+    match std::str::from_utf8(value) {
+        Ok(_) => bytes(out, number, value),
+        Err(_) => bytes(out, number, String::from_utf8_lossy(value).as_bytes()),
+    }
+}
+
+/// Appends field `number` with the message that `fill` writes.
+#[inline]
+pub(crate) fn message(out: &mut Vec<u8>, number: u32, fill: impl FnOnce(&mut Vec<u8>)) {
+    varint(out, u64::from(number) << 3 | 2);
+    out.push(0);
+    let start = out.len();
+    fill(out);
+    let length = out.len() - start;
+    if length < 0x80 {
+        out[start - 1] = length as u8;
+    } else {
+        lengthen(out, start, length);
+    }
+}
+
+/// Makes room for a length of more than one byte.
+#[cold]
+fn lengthen(out: &mut Vec<u8>, start: usize, length: usize) {
+    let mut prefix = Vec::with_capacity(10);
+    varint(&mut prefix, length as u64);
+    out.splice(start - 1..start, prefix);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_of_every_length() {
+        for (value, length) in [
+            (0u64, 1),
+            (127, 1),
+            (128, 2),
+            (16_383, 2),
+            (16_384, 3),
+            (u64::MAX, 10),
+        ] {
+            let mut out = Vec::new();
+            varint(&mut out, value);
+            assert_eq!(out.len(), length);
+            let back = out
+                .iter()
+                .rev()
+                .fold(0u64, |sum, byte| sum << 7 | u64::from(byte & 0x7f));
+            assert_eq!(back, value);
+        }
+    }
+
+    #[test]
+    fn nested_messages_get_the_shortest_length() {
+        for inner in [0, 1, 127, 128, 129, 16_383, 16_384] {
+            let mut out = vec![0xff];
+            message(&mut out, 1, |out| out.extend(std::iter::repeat_n(7, inner)));
+            let mut expected = vec![0xff, 0x0a];
+            varint(&mut expected, inner as u64);
+            expected.extend(std::iter::repeat_n(7, inner));
+            assert_eq!(out, expected);
+        }
+    }
+}
