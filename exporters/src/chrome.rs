@@ -20,7 +20,7 @@ use strandline::record::{Kind, Record, api_arg, high, low};
 
 use crate::completeness;
 use crate::export::{ExportError, ExportReport};
-use crate::join::IdMap;
+use crate::join::{IdMap, Ids};
 use crate::lanes::{FlatLanes, NestedLanes, RangesById, Started};
 use crate::memory::Memory;
 use crate::model::{Device, Model, Process, StreamOut, category, copy_names};
@@ -67,22 +67,6 @@ struct Text {
     head: Vec<u8>,
     /// What the name alone decides of the arguments.
     args: Vec<u8>,
-}
-
-/// A set of ids that are dense in places.
-#[derive(Debug, Default)]
-struct Ids(IdMap<u64, u64>);
-
-impl Ids {
-    fn insert(&mut self, id: u64) {
-        *self.0.entry(id / 64).or_default() |= 1 << (id % 64);
-    }
-
-    fn contains(&self, id: u64) -> bool {
-        self.0
-            .get(&(id / 64))
-            .is_some_and(|bits| bits >> (id % 64) & 1 != 0)
-    }
 }
 
 #[derive(Debug)]
@@ -458,9 +442,7 @@ impl<'o> Chrome<'o> {
         self.part_end = object;
         self.out.next_part()?;
         for state in &mut self.states {
-            for (page, bits) in state.launched.0.drain() {
-                *state.launched_earlier.0.entry(page).or_default() |= bits;
-            }
+            state.launched_earlier.take(&mut state.launched);
         }
         self.begin_part();
         Ok(())

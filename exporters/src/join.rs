@@ -51,6 +51,35 @@ impl Hasher for IdHasher {
 /// A map whose keys are ids.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
+/// A set of ids that are dense in places.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ids {
+    index: IdMap<u64, u64>,
+}
+
+impl Ids {
+    /// Adds an id.
+    #[inline]
+    pub(crate) fn insert(&mut self, id: u64) {
+        *self.index.entry(id / 64).or_default() |= 1 << (id % 64);
+    }
+
+    /// True when the id was added.
+    #[inline]
+    pub(crate) fn contains(&self, id: u64) -> bool {
+        self.index
+            .get(&(id / 64))
+            .is_some_and(|bits| bits >> (id % 64) & 1 != 0)
+    }
+
+    /// Moves all ids of `other` here.
+    pub(crate) fn take(&mut self, other: &mut Self) {
+        for (page, bits) in other.index.drain() {
+            *self.index.entry(page).or_default() |= bits;
+        }
+    }
+}
+
 /// Ids of one page.
 const PAGE_IDS: u64 = 64;
 /// A count of this much or more lies in the map of large counts.

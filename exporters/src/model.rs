@@ -19,7 +19,7 @@ use strandline::{Trace, hash};
 use crate::clock::Clock;
 use crate::demangle;
 use crate::export::{ExportReport, Options};
-use crate::join::{IdMap, LaunchTable};
+use crate::join::{IdMap, Ids, LaunchTable};
 
 /// First process id of GPUs: above every id that a Linux kernel hands out (at most 4,194,304).
 pub(crate) const GPU_PID_FIRST: u64 = 5_000_000;
@@ -174,6 +174,8 @@ pub(crate) struct Process<'a> {
     only: Option<u32>,
     pub(crate) scan: Scan,
     pub(crate) notes: Vec<Note>,
+    /// Dispatches that are drawn, by id.
+    drawn: Ids,
 }
 
 /// What the pass over the records counted.
@@ -436,6 +438,7 @@ impl<'a> Process<'a> {
                 ..Scan::default()
             },
             notes: Vec::new(),
+            drawn: Ids::default(),
         };
         process.find_open();
         let found = process.scan_records();
@@ -523,6 +526,7 @@ impl<'a> Process<'a> {
         let (mut first_ticks, mut last_ticks) = (u64::MAX, 0u64);
         let (mut newest_thread, mut newest_place) = (None, None);
         let mut has_ancestors = false;
+        let mut drawn = Ids::default();
         let mut clock = Clock::new(self.trace.clock());
         let open: Vec<Vec<u64>> = std::mem::take(&mut self.open);
         let open_records = open.iter().filter_map(|words| Record::parse(words).ok());
@@ -580,6 +584,7 @@ impl<'a> Process<'a> {
                     }
                     if kind == Kind::Dispatch {
                         found.kernels.entry(record.kernel_id()).or_default();
+                        drawn.insert(record.dispatch_id());
                     }
                 }
                 Kind::Enqueue | Kind::CopyIssue => {
@@ -674,6 +679,7 @@ impl<'a> Process<'a> {
             scan.last_ns = scan.last_ns.max(end);
         }
         self.launches = launches;
+        self.drawn = drawn;
         self.scan = scan;
         found
     }
@@ -1004,6 +1010,18 @@ impl<'a> Process<'a> {
         } else {
             id.wrapping_add(self.correlation_base)
         }
+    }
+
+    /// True when a dispatch with that id is drawn.
+    pub(crate) fn is_drawn(&self, dispatch_id: u64) -> bool {
+        self.drawn.contains(dispatch_id)
+    }
+
+    /// Index of a stream that drawn work runs on, by the record that issued it.
+    pub(crate) fn drawn_stream(&self, record: &Record<'_>) -> Option<usize> {
+        self.stream_of
+            .get(&stream_key(record))
+            .map(|&at| at as usize)
     }
 
     /// Grid in work-groups.

@@ -131,7 +131,7 @@ pub(crate) fn walk(
     let cuts = cuts(model, options.batch_records_max);
     let records_total = model.records;
     let mut records = 0;
-    let mut tell = |records: u64, bytes: u64| {
+    let tell = |records: u64, bytes: u64| {
         if let Some(progress) = options.progress {
             progress(Progress {
                 records,

@@ -1,29 +1,1496 @@
-//! Perfetto's protobuf.
+//! Perfetto's protobuf, with its own model of GPU compute: kernels and copies are GPU render stages with interned
+//! kernels, host calls are track events that name the stages they submitted.
+//!
+//! Rules that every packet keeps (each one is a silent loss in the reader when broken):
+//!
+//! 1. A non-zero sequence id; the first packet of a sequence clears its state and sets its clock, all others need it.
+//! 2. One sequence for the process itself, one for its GPU work, one for each host thread. Interned ids are defined in
+//!    the packet that first uses them, or before; never 0; never twice.
+//! 3. Every id that the whole file shares (sequences, tracks, contexts, events) is made from the process's identity, so
+//!    that files of several processes can be merged or just concatenated.
+//! 4. All times are BOOTTIME; clock snapshots come first and last, each with a clock that only its sequence has.
+//! 5. Lists in `GpuCorrelation` are not packed.
+//!
+//! # Source
+//! google/perfetto, `protos/perfetto/trace/trace_packet.proto`, `.../trace/track_event/*.proto`, `.../trace/gpu/*.proto`;
+//! field numbers as constants below.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use strandline::hash;
+use strandline::record::{Kind, Record, api_arg, domain, high, low};
+
 use crate::export::{ExportError, ExportReport};
-use crate::model::{Model, Process};
+use crate::join::IdMap;
+use crate::lanes::{FlatLanes, NestedLanes, RangesById, Started};
+use crate::memory::Memory;
+use crate::model::{Model, Process, copy_names};
 use crate::order::Visitor;
 use crate::out::Output;
-use strandline::record::Record;
+use crate::proto::{bytes, message, text, uint};
+use crate::text::is_utf8;
+
+/// Field numbers, by message.
+mod field {
+    /// Trace.
+    pub(super) const PACKET: u32 = 1;
+    // TracePacket.
+    pub(super) const CLOCK_SNAPSHOT: u32 = 6;
+    pub(super) const TIMESTAMP: u32 = 8;
+    pub(super) const SEQUENCE: u32 = 10;
+    pub(super) const TRACK_EVENT: u32 = 11;
+    pub(super) const INTERNED_DATA: u32 = 12;
+    pub(super) const SEQUENCE_FLAGS: u32 = 13;
+    pub(super) const TRACE_STATS: u32 = 35;
+    pub(super) const SYSTEM_INFO: u32 = 45;
+    pub(super) const GPU_RENDER_STAGE: u32 = 53;
+    pub(super) const DEFAULTS: u32 = 59;
+    pub(super) const TRACK_DESCRIPTOR: u32 = 60;
+    pub(super) const GPU_MEMORY: u32 = 71;
+    pub(super) const TRACE_UUID: u32 = 89;
+    pub(super) const TRACE_ATTRIBUTES: u32 = 126;
+    pub(super) const GPU_INFO: u32 = 128;
+    // TracePacketDefaults.
+    pub(super) const DEFAULT_TRACK_EVENT: u32 = 11;
+    pub(super) const DEFAULT_CLOCK: u32 = 58;
+    // TrackEvent.
+    pub(super) const CATEGORY_IID: u32 = 3;
+    pub(super) const ANNOTATION: u32 = 4;
+    pub(super) const EVENT_TYPE: u32 = 9;
+    pub(super) const NAME_IID: u32 = 10;
+    pub(super) const TRACK_UUID: u32 = 11;
+    pub(super) const NAME: u32 = 23;
+    pub(super) const COUNTER_VALUE: u32 = 30;
+    pub(super) const GPU_CORRELATION: u32 = 3000;
+    pub(super) const GPU_API: u32 = 3001;
+    // InternedData.
+    pub(super) const CATEGORIES: u32 = 1;
+    pub(super) const EVENT_NAMES: u32 = 2;
+    pub(super) const ANNOTATION_NAMES: u32 = 3;
+    pub(super) const CONTEXTS: u32 = 23;
+    pub(super) const SPECIFICATIONS: u32 = 24;
+    pub(super) const STRINGS: u32 = 29;
+    pub(super) const KERNELS: u32 = 1000;
+    pub(super) const ARG_NAMES: u32 = 1001;
+}
+
+/// `sequence_flags`: the state is cleared here.
+const CLEARED: u64 = 1;
+/// `sequence_flags`: the packet needs the state.
+const NEEDS_STATE: u64 = 2;
+
+/// BuiltinClock.
+const REALTIME: u64 = 1;
+const MONOTONIC: u64 = 3;
+const MONOTONIC_RAW: u64 = 5;
+const BOOTTIME: u64 = 6;
+/// First clock that belongs to one sequence: the vendor's.
+const VENDOR_CLOCK: u64 = 64;
+
+/// TrackEvent.Type.
+const BEGIN: u64 = 1;
+const END: u64 = 2;
+const INSTANT: u64 = 3;
+const COUNTER: u64 = 4;
+
+/// InternedGraphicsContext.Api.
+const API_CUDA: u64 = 4;
+const API_HIP: u64 = 5;
+
+/// Bits of a sequence id: four bytes as a varint.
+const SEQUENCE_BITS: u32 = 28;
+/// Bits of the process in an event id; the rest counts.
+const EVENT_PROCESS_BITS: u32 = 28;
+/// Samples of a queue's depth are at least this far apart, but the last of a burst is always there.
+const DEPTH_STEP_NS: u64 = 10_000;
+
+/// Categories of track events; the interned id is the place in this list, from 1.
+const CATEGORY_NAMES: [&str; 5] = ["api", "driver", "collective", "range", "quality"];
+/// Names of annotations; likewise.
+const ANNOTATION_NAMES: [&str; 16] = [
+    "correlation_id",
+    "external_id",
+    "operation",
+    "return",
+    "bytes",
+    "open",
+    "session",
+    "count",
+    "grid_x",
+    "grid_y",
+    "grid_z",
+    "destination",
+    "source",
+    "thread",
+    "shared_mem",
+    "name_bytes",
+];
+/// Names of launch and kernel arguments; likewise.
+const ARG_NAMES: [&str; 25] = [
+    "device",
+    "stream",
+    "queue",
+    "dispatch_id",
+    "correlation_id",
+    "workgroup_size",
+    "grid_size",
+    "stream_handle",
+    "bytes",
+    "shared_mem_dynamic",
+    "shared_mem_static",
+    "registers_per_thread",
+    "sgpr_count",
+    "accum_vgpr_count",
+    "scratch_bytes",
+    "process_id",
+    "process_name",
+    "external_id",
+    "graph_id",
+    "graph_node_id",
+    "own_correlation_id",
+    "source",
+    "destination",
+    "name_bytes",
+    "stream_known",
+];
+
+/// Place of a name in its list, from 1.
+const fn place(names: &[&str], name: &str) -> u64 {
+    let mut at = 0;
+    while at < names.len() {
+        if same(names[at].as_bytes(), name.as_bytes()) {
+            return at as u64 + 1;
+        }
+        at += 1;
+    }
+    panic!("a name that is in the list");
+}
+
+const fn same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+macro_rules! arg {
+    ($name:literal) => {
+        const { place(&ARG_NAMES, $name) }
+    };
+}
+
+macro_rules! annotation {
+    ($name:literal) => {
+        const { place(&ANNOTATION_NAMES, $name) }
+    };
+}
+
+/// Interned ids of specifications: two stages, then queues.
+const STAGE_KERNEL: u64 = 1;
+const STAGE_COPY: u64 = 2;
+const QUEUE_FIRST: u64 = 3;
+
+#[derive(Debug)]
+struct Thread {
+    sequence: u64,
+    uuid: u64,
+    lanes: NestedLanes,
+    lane_uuids: Vec<u64>,
+    /// Which names this sequence has interned.
+    names: Vec<bool>,
+}
+
+#[derive(Debug)]
+struct Depth {
+    uuid: u64,
+    value: u64,
+    written_ns: u64,
+    changed_ns: u64,
+    pending: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    main: u64,
+    gpu: u64,
+    next_sequence: u64,
+    process_uuid: u64,
+    context: u64,
+    api: u64,
+    event_base: u64,
+    threads: IdMap<u32, u32>,
+    thread_list: Vec<Thread>,
+    newest_thread: Option<(u32, u32)>,
+    kernels: Vec<bool>,
+    copies: [bool; 6],
+    queues: IdMap<(u64, u64), u64>,
+    newest_queue: Option<((u64, u64), u64)>,
+    stream_handles: Vec<bool>,
+    lanes: IdMap<u64, FlatLanes>,
+    /// Names of ranges and marks, numbered after the operations.
+    names: IdMap<u64, u32>,
+    ranges: RangesById,
+    range_rows: usize,
+    memory: Memory,
+    depths: IdMap<u64, u32>,
+    depth_list: Vec<Depth>,
+    ends: BinaryHeap<Reverse<(u64, u32)>>,
+}
+
+/// Writes Perfetto's protobuf.
+#[derive(Debug)]
 pub(crate) struct Perfetto<'o> {
     out: Output<'o>,
+    states: Vec<State>,
+    report: ExportReport,
+    taken_sequences: std::collections::BTreeSet<u64>,
 }
+
+/// A packet of `sequence`, with its time if it has one.
+#[inline]
+fn packet(
+    out: &mut Vec<u8>,
+    sequence: u64,
+    flags: u64,
+    time: Option<u64>,
+    fill: impl FnOnce(&mut Vec<u8>),
+) {
+    message(out, field::PACKET, |out| {
+        if let Some(time) = time {
+            uint(out, field::TIMESTAMP, time);
+        }
+        uint(out, field::SEQUENCE, sequence);
+        uint(out, field::SEQUENCE_FLAGS, flags);
+        fill(out);
+    });
+}
+
+/// An ExtraComputeArg with a number.
+#[inline]
+fn arg(out: &mut Vec<u8>, number: u32, name: u64, value: u64) {
+    message(out, number, |out| {
+        uint(out, 1, name);
+        uint(out, 4, value);
+    });
+}
+
+/// A DebugAnnotation with a number.
+#[inline]
+fn annotate(out: &mut Vec<u8>, name: u64, value: u64) {
+    message(out, field::ANNOTATION, |out| {
+        uint(out, 1, name);
+        uint(out, 3, value);
+    });
+}
+
+fn annotate_flag(out: &mut Vec<u8>, name: u64) {
+    message(out, field::ANNOTATION, |out| {
+        uint(out, 1, name);
+        uint(out, 2, 1);
+    });
+}
+
+fn named(out: &mut Vec<u8>, number: u32, iid: u64, name: &[u8]) {
+    message(out, number, |out| {
+        uint(out, 1, iid);
+        text(out, 2, name);
+    });
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// An id of a process's thing: the same in every export of the process, never 0.
+fn unique(identity: u64, what: u64, id: u64) -> u64 {
+    hash::words([identity, what, id].into_iter())
+}
+
+/// Kinds of things that have a track.
+mod thing {
+    pub(super) const PROCESS: u64 = 1;
+    pub(super) const THREAD: u64 = 2;
+    pub(super) const THREAD_LANE: u64 = 3;
+    pub(super) const RANGES: u64 = 4;
+    pub(super) const QUALITY: u64 = 5;
+    pub(super) const DEPTH: u64 = 6;
+    pub(super) const SEQUENCES: u64 = 7;
+    pub(super) const CONTEXT: u64 = 8;
+    pub(super) const EVENTS: u64 = 9;
+}
+
 impl<'o> Perfetto<'o> {
-    pub(crate) fn new(_model: &Model<'_>, out: Output<'o>) -> Result<Self, ExportError> {
-        Ok(Self { out })
+    /// Begins the file: snapshots, metadata, processes, GPUs.
+    pub(crate) fn new(model: &Model<'_>, out: Output<'o>) -> Result<Self, ExportError> {
+        let mut writer = Self {
+            out,
+            states: Vec::new(),
+            report: model.report(),
+            taken_sequences: std::collections::BTreeSet::new(),
+        };
+        for process in &model.processes {
+            let identity = process.identity;
+            let first = unique(identity, thing::SEQUENCES, 0) % (1 << SEQUENCE_BITS);
+            let mut state = State {
+                main: 0,
+                gpu: 0,
+                next_sequence: first,
+                process_uuid: unique(identity, thing::PROCESS, 0),
+                context: unique(identity, thing::CONTEXT, 0) % (1 << 28) + 1,
+                api: if process.is_cuda() { API_CUDA } else { API_HIP },
+                event_base: (unique(identity, thing::EVENTS, 0) % (1 << EVENT_PROCESS_BITS))
+                    << (56 - EVENT_PROCESS_BITS),
+                threads: IdMap::default(),
+                thread_list: Vec::new(),
+                newest_thread: None,
+                kernels: vec![false; process.kernels.len()],
+                copies: [false; 6],
+                queues: IdMap::default(),
+                newest_queue: None,
+                stream_handles: vec![false; process.streams.len()],
+                lanes: IdMap::default(),
+                names: IdMap::default(),
+                ranges: RangesById::default(),
+                range_rows: 0,
+                memory: Memory::default(),
+                depths: IdMap::default(),
+                depth_list: Vec::new(),
+                ends: BinaryHeap::new(),
+            };
+            state.main = writer.sequence(&mut state);
+            state.gpu = writer.sequence(&mut state);
+            writer.begin_process(process, &state);
+            writer.states.push(state);
+        }
+        writer.begin_file(model);
+        writer.out.flow()?;
+        Ok(writer)
     }
+
+    /// The next sequence id of a process that no other process of the file uses.
+    fn sequence(&mut self, state: &mut State) -> u64 {
+        loop {
+            let id = state.next_sequence % (1 << SEQUENCE_BITS) + 1;
+            state.next_sequence += 1;
+            if self.taken_sequences.insert(id) {
+                return id;
+            }
+        }
+    }
+
+    fn begin_process(&mut self, process: &Process<'_>, state: &State) {
+        let block = &mut self.out.block;
+        let anchors = process.clock_anchors();
+        packet(block, state.main, CLEARED, None, |out| {
+            defaults(out, None);
+            message(out, field::CLOCK_SNAPSHOT, |out| {
+                let first = anchors.first().copied().unwrap_or_default();
+                let vendor_ns = if anchors.is_empty() {
+                    process.scan.first_ns.min(process.scan.last_ns)
+                } else {
+                    first.vendor_ns
+                };
+                clocks(out, process, vendor_ns, &first);
+            });
+            message(out, field::INTERNED_DATA, |out| {
+                for (at, name) in CATEGORY_NAMES.iter().enumerate() {
+                    named(out, field::CATEGORIES, at as u64 + 1, name.as_bytes());
+                }
+                for (at, name) in ANNOTATION_NAMES.iter().enumerate() {
+                    named(out, field::ANNOTATION_NAMES, at as u64 + 1, name.as_bytes());
+                }
+            });
+        });
+        packet(block, state.main, NEEDS_STATE, None, |out| {
+            message(out, field::TRACK_DESCRIPTOR, |out| {
+                uint(out, 1, state.process_uuid);
+                message(out, 3, |out| {
+                    uint(out, 1, process.pid);
+                    text(out, 6, process.program().as_bytes());
+                    let rank = process.trace.header().rank;
+                    if rank >= 0 {
+                        bytes(out, 8, format!("rank {rank}").as_bytes());
+                    }
+                });
+            });
+        });
+        if !process.notes.is_empty() {
+            packet(block, state.main, NEEDS_STATE, None, |out| {
+                message(out, field::TRACK_DESCRIPTOR, |out| {
+                    uint(out, 1, unique(process.identity, thing::QUALITY, 0));
+                    let name = format!("Recording quality [{}]", process.pid);
+                    bytes(out, 2, name.as_bytes());
+                    let about = "What Strandline says of this trace: what is missing, lost, late or not drawn";
+                    bytes(out, 14, about.as_bytes());
+                });
+            });
+        }
+        packet(block, state.gpu, CLEARED, None, |out| {
+            defaults(out, None);
+            message(out, field::INTERNED_DATA, |out| {
+                message(out, field::CONTEXTS, |out| {
+                    uint(out, 1, state.context);
+                    uint(out, 2, process.pid);
+                    uint(out, 3, state.api);
+                });
+                specification(out, STAGE_KERNEL, "Kernel", "A kernel on the GPU", 2);
+                specification(out, STAGE_COPY, "Memcpy", "A memory copy", 0);
+                for (at, name) in ARG_NAMES.iter().enumerate() {
+                    named(out, field::ARG_NAMES, at as u64 + 1, name.as_bytes());
+                }
+            });
+        });
+    }
+
+    fn begin_file(&mut self, model: &Model<'_>) {
+        let Some(state) = self.states.first() else {
+            return;
+        };
+        let block = &mut self.out.block;
+        let main = state.main;
+        let mut gpus: Vec<Option<&crate::model::Device<'_>>> = Vec::new();
+        for device in model.processes.iter().flat_map(|process| &process.devices) {
+            let at = device.gpu_id as usize;
+            // An id far beyond the others would only make a list of nameless GPUs.
+            if at < 1024 {
+                if gpus.len() <= at {
+                    gpus.resize(at + 1, None);
+                }
+                gpus[at].get_or_insert(device);
+            }
+        }
+        if !gpus.is_empty() {
+            packet(block, main, NEEDS_STATE, None, |out| {
+                message(out, field::GPU_INFO, |out| {
+                    for (at, device) in gpus.iter().enumerate() {
+                        message(out, 1, |out| gpu_info(out, at, *device));
+                    }
+                });
+            });
+        }
+        let uuid = hash::words(model.processes.iter().map(|process| process.identity));
+        packet(block, main, NEEDS_STATE, None, |out| {
+            message(out, field::TRACE_UUID, |out| {
+                uint(out, 1, uuid);
+                uint(out, 2, hash::words([uuid].into_iter()));
+            });
+        });
+        packet(block, main, NEEDS_STATE, None, |out| {
+            message(out, field::SYSTEM_INFO, |out| {
+                let version = format!("Strandline {}", env!("CARGO_PKG_VERSION"));
+                bytes(out, 4, version.as_bytes());
+            });
+        });
+        for (process, state) in model.processes.iter().zip(&self.states) {
+            packet(block, state.main, NEEDS_STATE, None, |out| {
+                message(out, field::TRACE_ATTRIBUTES, |out| attributes(out, process));
+            });
+            let lost: u64 = process
+                .reports
+                .iter()
+                .map(|report| report.lost.total())
+                .sum();
+            if lost > 0 {
+                packet(block, state.main, NEEDS_STATE, None, |out| {
+                    message(out, field::TRACE_STATS, |out| {
+                        message(out, 1, |out| uint(out, 19, lost));
+                    });
+                });
+            }
+        }
+    }
+
+    /// Writes what is left and names the file.
     pub(crate) fn finish(
-        self,
-        _model: &mut Model<'_>,
-        _report: &mut ExportReport,
+        mut self,
+        model: &mut Model<'_>,
+        report: &mut ExportReport,
     ) -> Result<(Vec<std::path::PathBuf>, u64), ExportError> {
+        for (index, process) in model.processes.iter().enumerate() {
+            self.settle_depths(index, u64::MAX);
+            for at in 0..self.states[index].depth_list.len() {
+                self.write_depth(index, at);
+            }
+            for started in self.states[index].ranges.drain() {
+                let end = process
+                    .out_ns(process.close_ns(started.session))
+                    .max(started.start);
+                self.range_by_id(process, index, &started, end, true);
+                self.out.flow()?;
+            }
+            self.notes(process, index);
+            if let [_, last] = process.clock_anchors()[..] {
+                let state = &self.states[index];
+                packet(&mut self.out.block, state.main, NEEDS_STATE, None, |out| {
+                    message(out, field::CLOCK_SNAPSHOT, |out| {
+                        clocks(out, process, last.vendor_ns, &last);
+                    });
+                });
+            }
+            self.out.flow()?;
+        }
+        *report = self.report;
         self.out.commit()
     }
-}
-impl Visitor for Perfetto<'_> {
-    fn item(&mut self, _: &mut Process<'_>, _: usize, _: &Record<'_>, _: u64, _: u64) -> Result<(), ExportError> {
-        Ok(())
+
+    fn notes(&mut self, process: &Process<'_>, index: usize) {
+        let mut notes: Vec<_> = process.notes.iter().collect();
+        notes.sort_by_key(|note| (note.start, Reverse(note.end)));
+        let main = self.states[index].main;
+        let track = unique(process.identity, thing::QUALITY, 0);
+        for note in notes {
+            let block = &mut self.out.block;
+            let start = process.out_ns(note.start);
+            let event = |out: &mut Vec<u8>, kind| {
+                message(out, field::TRACK_EVENT, |out| {
+                    uint(out, field::EVENT_TYPE, kind);
+                    uint(out, field::TRACK_UUID, track);
+                    if kind != END {
+                        uint(out, field::CATEGORY_IID, 5);
+                        text(out, field::NAME, note.text.as_bytes());
+                        annotate(out, annotation!("count"), note.count);
+                    }
+                });
+            };
+            let kind = if note.end.is_some() { BEGIN } else { INSTANT };
+            packet(block, main, NEEDS_STATE, Some(start), |out| event(out, kind));
+            if let Some(end) = note.end {
+                let end = process.out_ns(end).max(start);
+                packet(block, main, NEEDS_STATE, Some(end), |out| event(out, END));
+            }
+        }
     }
+
+    /// Index of a thread's state; its first packets are written when it is new.
+    fn thread(&mut self, process: &Process<'_>, index: usize, thread: u32) -> usize {
+        let state = &mut self.states[index];
+        if let Some((newest, at)) = state.newest_thread
+            && newest == thread
+        {
+            return at as usize;
+        }
+        let at = match state.threads.get(&thread) {
+            Some(&at) => at,
+            None => {
+                let mut state = std::mem::replace(&mut self.states[index], State::hollow());
+                let sequence = self.sequence(&mut state);
+                let uuid = unique(process.identity, thing::THREAD, thread.into());
+                let at = state.thread_list.len() as u32;
+                state.threads.insert(thread, at);
+                let block = &mut self.out.block;
+                packet(block, sequence, CLEARED, None, |out| {
+                    defaults(out, Some(uuid));
+                    message(out, field::INTERNED_DATA, |out| {
+                        for (at, name) in CATEGORY_NAMES.iter().enumerate() {
+                            named(out, field::CATEGORIES, at as u64 + 1, name.as_bytes());
+                        }
+                        for (at, name) in ANNOTATION_NAMES.iter().enumerate() {
+                            named(out, field::ANNOTATION_NAMES, at as u64 + 1, name.as_bytes());
+                        }
+                    });
+                    message(out, field::TRACK_DESCRIPTOR, |out| {
+                        uint(out, 1, uuid);
+                        uint(out, 5, state.process_uuid);
+                        message(out, 4, |out| {
+                            let known = process.threads.get(&thread);
+                            let tid = known.map_or(u64::from(thread), |known| known.tid);
+                            uint(out, 1, process.pid);
+                            uint(out, 2, tid);
+                            let own = known.and_then(|known| known.name.clone());
+                            let name = match own {
+                                Some(name) => name,
+                                None if tid == process.pid => process.program().to_owned(),
+                                None if thread == 0 => "unknown thread".to_owned(),
+                                None => format!("thread {thread}"),
+                            };
+                            text(out, 5, name.as_bytes());
+                        });
+                    });
+                });
+                state.thread_list.push(Thread {
+                    sequence,
+                    uuid,
+                    lanes: NestedLanes::default(),
+                    lane_uuids: vec![uuid],
+                    names: Vec::new(),
+                });
+                self.states[index] = state;
+                at
+            }
+        };
+        self.states[index].newest_thread = Some((thread, at));
+        at as usize
+    }
+
+    /// The lane of a span on its thread.
+    fn thread_lane(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        record: &Record<'_>,
+        start: u64,
+        end: u64,
+    ) -> (usize, usize) {
+        let at = self.thread(process, index, record.thread());
+        let thread = &mut self.states[index].thread_list[at];
+        let lane = thread.lanes.place(start, end);
+        if lane > 0 {
+            self.report.host_overlaps += 1;
+            if lane == thread.lane_uuids.len() {
+                let id = u64::from(record.thread()) << 32 | lane as u64;
+                let uuid = unique(process.identity, thing::THREAD_LANE, id);
+                thread.lane_uuids.push(uuid);
+                child_track(
+                    &mut self.out.block,
+                    thread.sequence,
+                    uuid,
+                    thread.uuid,
+                    &format!("overlap {lane}"),
+                );
+            }
+        }
+        (at, lane)
+    }
+
+    /// A span on a thread: two packets.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "one call in three places, all of them hot")]
+    fn span(
+        &mut self,
+        index: usize,
+        (at, lane): (usize, usize),
+        start: u64,
+        end: u64,
+        name: (usize, &[u8]),
+        category: u64,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let thread = &mut self.states[index].thread_list[at];
+        let (place, name) = name;
+        let iid = place as u64 + 1;
+        let known = intern(&mut thread.names, place);
+        let track = (lane > 0).then(|| thread.lane_uuids[lane]);
+        let sequence = thread.sequence;
+        let block = &mut self.out.block;
+        packet(block, sequence, NEEDS_STATE, Some(start), |out| {
+            if !known {
+                message(out, field::INTERNED_DATA, |out| {
+                    named(out, field::EVENT_NAMES, iid, name);
+                });
+            }
+            message(out, field::TRACK_EVENT, |out| {
+                uint(out, field::EVENT_TYPE, BEGIN);
+                if let Some(track) = track {
+                    uint(out, field::TRACK_UUID, track);
+                }
+                uint(out, field::CATEGORY_IID, category);
+                uint(out, field::NAME_IID, iid);
+                fill(out);
+            });
+        });
+        packet(block, sequence, NEEDS_STATE, Some(end), |out| {
+            message(out, field::TRACK_EVENT, |out| {
+                uint(out, field::EVENT_TYPE, END);
+                if let Some(track) = track {
+                    uint(out, field::TRACK_UUID, track);
+                }
+            });
+        });
+    }
+
+    fn call(
+        &mut self,
+        process: &mut Process<'_>,
+        index: usize,
+        record: &Record<'_>,
+        start: u64,
+        end: u64,
+    ) {
+        let place = self.thread_lane(process, index, record, start, end);
+        let operation = process.operation(record);
+        let id = record.correlation_id();
+        let (first, count) = if id == 0 {
+            (0, 0)
+        } else {
+            process.launches.numbers(id)
+        };
+        let (base, api) = (self.states[index].event_base, self.states[index].api);
+        let name = &process.operations[operation];
+        let (category, has_api) = match name.domain {
+            domain::DRIVER => (2, true),
+            domain::COLLECTIVE => (3, false),
+            domain::MARKER | domain::USER => (4, false),
+            _ => (1, true),
+        };
+        self.report.arrows += u64::from(count);
+        self.report.calls += 1;
+        self.span(index, place, start, end, (operation, &name.name), category, |out| {
+            if id != 0 {
+                annotate(out, annotation!("correlation_id"), id);
+            }
+            call_annotations(out, record);
+            if count > 0 {
+                message(out, field::GPU_CORRELATION, |out| {
+                    for at in 0..u64::from(count) {
+                        uint(out, 1, base.wrapping_add(first + at * 4));
+                    }
+                });
+            }
+            if has_api {
+                uint(out, field::GPU_API, api);
+            }
+        });
+    }
+
+    /// Place of a range's or mark's name among the names of its process.
+    fn name_place(&mut self, process: &Process<'_>, index: usize, id: u64) -> usize {
+        let names = &mut self.states[index].names;
+        let next = names.len() as u32;
+        process.operations.len() + *names.entry(id).or_insert(next) as usize
+    }
+
+    fn range(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        record: &Record<'_>,
+        start: u64,
+        end: u64,
+    ) {
+        let place = self.thread_lane(process, index, record, start, end);
+        let open = record.kind() == Some(Kind::OpenRange) || record.end() == 0;
+        let name_place = self.name_place(process, index, record.name_id());
+        let name = name_bytes(process, record.name_id());
+        self.report.ranges += 1;
+        self.span(index, place, start, end, (name_place, &name), 4, |out| {
+            annotate(out, annotation!("session"), record.session().into());
+            keep_bytes(out, &name);
+            if open {
+                annotate_flag(out, annotation!("open"));
+            }
+        });
+    }
+
+    fn range_by_id(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        started: &Started,
+        end: u64,
+        open: bool,
+    ) {
+        let state = &mut self.states[index];
+        let track = |lane: usize| unique(process.identity, thing::RANGES, lane as u64);
+        while state.range_rows <= started.lane {
+            child_track(
+                &mut self.out.block,
+                state.main,
+                track(state.range_rows),
+                state.process_uuid,
+                "ranges by id",
+            );
+            state.range_rows += 1;
+        }
+        let (main, track) = (state.main, track(started.lane));
+        let name = name_bytes(process, started.name);
+        let block = &mut self.out.block;
+        packet(block, main, NEEDS_STATE, Some(started.start), |out| {
+            message(out, field::TRACK_EVENT, |out| {
+                uint(out, field::EVENT_TYPE, BEGIN);
+                uint(out, field::TRACK_UUID, track);
+                uint(out, field::CATEGORY_IID, 4);
+                text(out, field::NAME, &name);
+                annotate(out, annotation!("thread"), started.thread.into());
+                keep_bytes(out, &name);
+                if open {
+                    annotate_flag(out, annotation!("open"));
+                }
+            });
+        });
+        packet(block, main, NEEDS_STATE, Some(end), |out| {
+            message(out, field::TRACK_EVENT, |out| {
+                uint(out, field::EVENT_TYPE, END);
+                uint(out, field::TRACK_UUID, track);
+            });
+        });
+        self.report.ranges += 1;
+    }
+
+    fn mark(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64) {
+        let at = self.thread(process, index, record.thread());
+        let place = self.name_place(process, index, record.name_id());
+        let name = name_bytes(process, record.name_id());
+        let thread = &mut self.states[index].thread_list[at];
+        let known = intern(&mut thread.names, place);
+        packet(&mut self.out.block, thread.sequence, NEEDS_STATE, Some(start), |out| {
+            if !known {
+                message(out, field::INTERNED_DATA, |out| {
+                    named(out, field::EVENT_NAMES, place as u64 + 1, &name);
+                });
+            }
+            message(out, field::TRACK_EVENT, |out| {
+                uint(out, field::EVENT_TYPE, INSTANT);
+                uint(out, field::CATEGORY_IID, 4);
+                uint(out, field::NAME_IID, place as u64 + 1);
+                annotate(out, annotation!("session"), record.session().into());
+                keep_bytes(out, &name);
+            });
+        });
+        self.report.instants += 1;
+    }
+
+    /// Scratch events: instants on their thread.
+    fn scratch(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64) {
+        let at = self.thread(process, index, record.thread());
+        let sequence = self.states[index].thread_list[at].sequence;
+        let name = match record.operation() {
+            1 => "scratch alloc",
+            2 => "scratch free",
+            3 => "scratch reclaim",
+            _ => "scratch",
+        };
+        packet(&mut self.out.block, sequence, NEEDS_STATE, Some(start), |out| {
+            message(out, field::TRACK_EVENT, |out| {
+                uint(out, field::EVENT_TYPE, INSTANT);
+                uint(out, field::CATEGORY_IID, 2);
+                bytes(out, field::NAME, name.as_bytes());
+                annotate(out, annotation!("bytes"), record.bytes());
+            });
+        });
+        self.report.instants += 1;
+    }
+
+    fn allocation(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64) {
+        let state = &mut self.states[index];
+        let change = state.memory.change(record);
+        self.report.instants += 1;
+        let gpu = process
+            .facts
+            .agent(change.agent)
+            .is_some_and(strandline::facts::Agent::is_gpu);
+        if !gpu {
+            return;
+        }
+        let device = process.device_index(change.agent);
+        let gpu_id = process.devices.get(device).map_or(0, |device| device.gpu_id);
+        for pid in [0, process.pid] {
+            packet(&mut self.out.block, state.main, NEEDS_STATE, Some(start), |out| {
+                message(out, field::GPU_MEMORY, |out| {
+                    uint(out, 1, gpu_id);
+                    uint(out, 2, pid);
+                    uint(out, 3, change.total);
+                });
+            });
+        }
+    }
+
+    fn work(
+        &mut self,
+        process: &mut Process<'_>,
+        index: usize,
+        record: &Record<'_>,
+        start: u64,
+        end: u64,
+    ) {
+        let (device_at, stream_at) = (process.device(record), process.stream(record));
+        let device = process.devices.get(device_at);
+        let (number, gpu_id) = device.map_or((0, 0), |device| (device.number, device.gpu_id));
+        let target = process
+            .launches
+            .target(record.correlation_id(), record.ancestor_id());
+        let event = process.launches.next_number(target);
+        let is_kernel = record.kind() == Some(Kind::Dispatch);
+        let state = &mut self.states[index];
+        let lanes = state
+            .lanes
+            .entry((device_at as u64) << 32 | stream_at as u64)
+            .or_default();
+        if lanes.place(start, end) > 0 {
+            self.report.overlaps += 1;
+        }
+        let stream = &process.streams[stream_at];
+        let block = &mut self.out.block;
+        // Copies have no queue: one row of their own for each device.
+        let queue_key = (
+            device_at as u64,
+            if is_kernel { record.queue() } else { u64::MAX },
+        );
+        let (queue, new_queue) = match state.newest_queue {
+            Some((key, iid)) if key == queue_key => (iid, false),
+            _ => {
+                let next = QUEUE_FIRST + state.queues.len() as u64;
+                let iid = *state.queues.entry(queue_key).or_insert(next);
+                state.newest_queue = Some((queue_key, iid));
+                (iid, iid == next)
+            }
+        };
+        let handle_known = stream.handle == 0 || state.stream_handles[stream_at];
+        state.stream_handles[stream_at] = true;
+        let kernels = process.kernels.len();
+        let (stage, name_iid, kernel_at) = if is_kernel {
+            let at = process.kernel(record.kernel_id());
+            (STAGE_KERNEL, at as u64 + 1, Some(at))
+        } else {
+            let operation = record.operation().min(5) as u64;
+            (STAGE_COPY, kernels as u64 + 1 + operation, None)
+        };
+        let name_known = match kernel_at {
+            Some(at) => std::mem::replace(&mut state.kernels[at], true),
+            None => std::mem::replace(&mut state.copies[record.operation().min(5) as usize], true),
+        };
+        let joined = target.unwrap_or(record.correlation_id());
+        packet(block, state.gpu, NEEDS_STATE, Some(start), |out| {
+            if new_queue || !handle_known || !name_known {
+                message(out, field::INTERNED_DATA, |out| {
+                    if new_queue {
+                        let pid = process.pid;
+                        let name = if is_kernel {
+                            format!("Queue {:#x} [{pid}]", record.queue())
+                        } else {
+                            format!("Copies [{pid}]")
+                        };
+                        specification(out, queue, &name, "Hardware queue", 2);
+                    }
+                    if !handle_known {
+                        message(out, field::STRINGS, |out| {
+                            uint(out, 1, stream_at as u64 + 1);
+                            bytes(out, 2, format!("{:#x}", stream.handle).as_bytes());
+                        });
+                    }
+                    match kernel_at {
+                        _ if name_known => {}
+                        Some(at) => interned_kernel(out, process, at, device_at),
+                        None => named(
+                            out,
+                            field::EVENT_NAMES,
+                            name_iid,
+                            copy_names(record.operation()).1.as_bytes(),
+                        ),
+                    }
+                });
+            }
+            message(out, field::GPU_RENDER_STAGE, |out| {
+                uint(out, 1, state.event_base.wrapping_add(event));
+                uint(out, 2, end - start);
+                uint(out, 13, queue);
+                uint(out, 14, stage);
+                uint(out, 5, state.context);
+                uint(out, 11, gpu_id);
+                uint(out, 20, name_iid);
+                if let Some(at) = kernel_at {
+                    uint(out, 19, at as u64 + 1);
+                }
+                message(out, 21, |out| {
+                    if is_kernel {
+                        let (grid, block) = (process.grid(record), record.block());
+                        let product =
+                            |size: [u32; 3]| size.iter().fold(1u64, |all, &one| all.saturating_mul(one.into()));
+                        dim3(out, 1, grid);
+                        dim3(out, 2, block);
+                        arg(out, 3, arg!("workgroup_size"), product(block));
+                        arg(out, 3, arg!("grid_size"), product(grid));
+                        arg(out, 3, arg!("queue"), record.queue());
+                        arg(out, 3, arg!("dispatch_id"), record.dispatch_id());
+                        let group = high(record.word(14));
+                        let of_symbol = kernel_at.map_or(0, |at| process.kernels[at].symbol.group_bytes);
+                        if group > of_symbol {
+                            let more = u64::from(group - of_symbol);
+                            arg(out, 3, arg!("shared_mem_dynamic"), more);
+                        }
+                        let private = low(record.word(14));
+                        if private != 0 {
+                            arg(out, 3, arg!("scratch_bytes"), private.into());
+                        }
+                        let graph = record.word(15);
+                        if graph != 0 {
+                            arg(out, 3, arg!("graph_id"), low(graph).into());
+                            arg(out, 3, arg!("graph_node_id"), high(graph).into());
+                        }
+                    } else {
+                        arg(out, 3, arg!("bytes"), record.bytes());
+                        if record.word(11) != 0 || record.word(12) != 0 {
+                            arg(out, 3, arg!("source"), record.word(11));
+                            arg(out, 3, arg!("destination"), record.word(12));
+                        }
+                    }
+                    arg(out, 3, arg!("device"), number);
+                    arg(out, 3, arg!("stream"), stream.number);
+                    arg(out, 3, arg!("correlation_id"), joined);
+                    if joined != record.correlation_id() {
+                        arg(out, 3, arg!("own_correlation_id"), record.correlation_id());
+                    }
+                    if record.external_id() != 0 {
+                        arg(out, 3, arg!("external_id"), record.external_id());
+                    }
+                    if stream.handle != 0 {
+                        message(out, 3, |out| {
+                            uint(out, 1, arg!("stream_handle"));
+                            uint(out, 7, stream_at as u64 + 1);
+                        });
+                    }
+                    if !stream.known {
+                        arg(out, 3, arg!("stream_known"), 0);
+                    }
+                });
+            });
+        });
+        if is_kernel {
+            self.report.kernels += 1;
+            if process.scan.has_issues {
+                self.depth_at_end(index, device_at, stream_at, end);
+            }
+        } else {
+            self.report.copies += 1;
+        }
+    }
+
+    /// A dispatch was issued: its stream's queue grows.
+    fn issue(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64) {
+        self.settle_depths(index, start);
+        if !process.is_drawn(record.dispatch_id()) {
+            return;
+        }
+        let agent = process
+            .facts
+            .queues
+            .iter()
+            .find(|(queue, _)| *queue == record.queue())
+            .map(|&(_, agent)| agent);
+        let (Some(device), Some(stream)) = (
+            agent.map(|agent| process.device_index(agent)),
+            process.drawn_stream(record),
+        ) else {
+            return;
+        };
+        let at = self.depth(process, index, device, stream);
+        self.change_depth(index, at, start, 1);
+    }
+
+    fn depth(&mut self, process: &Process<'_>, index: usize, device: usize, stream: usize) -> usize {
+        let state = &mut self.states[index];
+        let key = (device as u64) << 32 | stream as u64;
+        if let Some(&at) = state.depths.get(&key) {
+            return at as usize;
+        }
+        let at = state.depth_list.len();
+        state.depths.insert(key, at as u32);
+        let uuid = unique(process.identity, thing::DEPTH, key);
+        let number = process.devices.get(device).map_or(0, |device| device.number);
+        let name = format!("queue depth d{number} s{}", process.streams[stream].number);
+        packet(&mut self.out.block, state.main, NEEDS_STATE, None, |out| {
+            message(out, field::TRACK_DESCRIPTOR, |out| {
+                uint(out, 1, uuid);
+                uint(out, 5, state.process_uuid);
+                bytes(out, 2, name.as_bytes());
+                message(out, 8, |out| uint(out, 3, 2));
+            });
+        });
+        state.depth_list.push(Depth {
+            uuid,
+            value: 0,
+            written_ns: 0,
+            changed_ns: 0,
+            pending: false,
+        });
+        at
+    }
+
+    fn depth_at_end(&mut self, index: usize, device: usize, stream: usize, end: u64) {
+        let state = &mut self.states[index];
+        let key = (device as u64) << 32 | stream as u64;
+        if let Some(&at) = state.depths.get(&key) {
+            state.ends.push(Reverse((end, at)));
+        }
+    }
+
+    /// Takes account of all kernels that ended up to `now`.
+    fn settle_depths(&mut self, index: usize, now: u64) {
+        while let Some(&Reverse((end, at))) = self.states[index].ends.peek() {
+            if end > now {
+                break;
+            }
+            self.states[index].ends.pop();
+            self.change_depth(index, at as usize, end, -1);
+        }
+    }
+
+    fn change_depth(&mut self, index: usize, at: usize, now: u64, by: i64) {
+        if now >= self.states[index].depth_list[at].written_ns.saturating_add(DEPTH_STEP_NS) {
+            self.write_depth(index, at);
+        }
+        let depth = &mut self.states[index].depth_list[at];
+        depth.value = depth.value.saturating_add_signed(by);
+        depth.changed_ns = now;
+        depth.pending = true;
+        if now >= depth.written_ns.saturating_add(DEPTH_STEP_NS) {
+            self.write_depth(index, at);
+        }
+    }
+
+    fn write_depth(&mut self, index: usize, at: usize) {
+        let state = &mut self.states[index];
+        let depth = &mut state.depth_list[at];
+        if !depth.pending {
+            return;
+        }
+        depth.pending = false;
+        depth.written_ns = depth.changed_ns;
+        packet(
+            &mut self.out.block,
+            state.main,
+            NEEDS_STATE,
+            Some(depth.changed_ns),
+            |out| {
+                message(out, field::TRACK_EVENT, |out| {
+                    uint(out, field::EVENT_TYPE, COUNTER);
+                    uint(out, field::TRACK_UUID, depth.uuid);
+                    uint(out, field::COUNTER_VALUE, depth.value);
+                });
+            },
+        );
+    }
+}
+
+impl State {
+    /// Stands in for a state that is being changed.
+    fn hollow() -> Self {
+        Self {
+            main: 0,
+            gpu: 0,
+            next_sequence: 0,
+            process_uuid: 0,
+            context: 0,
+            api: 0,
+            event_base: 0,
+            threads: IdMap::default(),
+            thread_list: Vec::new(),
+            newest_thread: None,
+            kernels: Vec::new(),
+            copies: [false; 6],
+            queues: IdMap::default(),
+            newest_queue: None,
+            stream_handles: Vec::new(),
+            lanes: IdMap::default(),
+            names: IdMap::default(),
+            ranges: RangesById::default(),
+            range_rows: 0,
+            memory: Memory::default(),
+            depths: IdMap::default(),
+            depth_list: Vec::new(),
+            ends: BinaryHeap::new(),
+        }
+    }
+}
+
+/// Notes that a name is interned now; true when it was before.
+#[inline]
+fn intern(names: &mut Vec<bool>, place: usize) -> bool {
+    if names.len() <= place {
+        names.resize(place + 1, false);
+    }
+    std::mem::replace(&mut names[place], true)
+}
+
+fn name_bytes(process: &Process<'_>, id: u64) -> Vec<u8> {
+    match process.facts.bytes(id) {
+        Some(bytes) => bytes.to_vec(),
+        None => process.facts.text(id).into_bytes(),
+    }
+}
+
+/// Keeps the bytes of a name that is no UTF-8.
+fn keep_bytes(out: &mut Vec<u8>, name: &[u8]) {
+    if !is_utf8(name) {
+        message(out, field::ANNOTATION, |out| {
+            uint(out, 1, annotation!("name_bytes"));
+            bytes(out, 6, hex(name).as_bytes());
+        });
+    }
+}
+
+fn defaults(out: &mut Vec<u8>, track: Option<u64>) {
+    message(out, field::DEFAULTS, |out| {
+        uint(out, field::DEFAULT_CLOCK, BOOTTIME);
+        if let Some(track) = track {
+            message(out, field::DEFAULT_TRACK_EVENT, |out| {
+                uint(out, field::TRACK_UUID, track);
+            });
+        }
+    });
+}
+
+/// The content of a ClockSnapshot: BOOTTIME as this file's events use it, the vendor's clock, and what else was measured.
+fn clocks(
+    out: &mut Vec<u8>,
+    process: &Process<'_>,
+    vendor_ns: u64,
+    anchor: &strandline::anchors::ClockAnchor,
+) {
+    let mut clock = |id: u64, time: u64| {
+        message(out, 1, |out| {
+            uint(out, 1, id);
+            uint(out, 2, time);
+        });
+    };
+    clock(BOOTTIME, process.out_ns(vendor_ns));
+    for (id, time) in [
+        (MONOTONIC, anchor.monotonic_ns),
+        (MONOTONIC_RAW, anchor.monotonic_raw_ns),
+        (REALTIME, anchor.realtime_ns),
+    ] {
+        if time != 0 {
+            clock(id, time);
+        }
+    }
+    clock(VENDOR_CLOCK, vendor_ns);
+    uint(out, 2, BOOTTIME);
+}
+
+fn specification(out: &mut Vec<u8>, iid: u64, name: &str, about: &str, category: u64) {
+    message(out, field::SPECIFICATIONS, |out| {
+        uint(out, 1, iid);
+        bytes(out, 2, name.as_bytes());
+        bytes(out, 3, about.as_bytes());
+        uint(out, 4, category);
+    });
+}
+
+fn child_track(out: &mut Vec<u8>, sequence: u64, uuid: u64, parent: u64, name: &str) {
+    packet(out, sequence, NEEDS_STATE, None, |out| {
+        message(out, field::TRACK_DESCRIPTOR, |out| {
+            uint(out, 1, uuid);
+            uint(out, 5, parent);
+            bytes(out, 2, name.as_bytes());
+        });
+    });
+}
+
+#[inline]
+fn dim3(out: &mut Vec<u8>, number: u32, size: [u32; 3]) {
+    message(out, number, |out| {
+        uint(out, 1, size[0].into());
+        uint(out, 2, size[1].into());
+        uint(out, 3, size[2].into());
+    });
+}
+
+fn call_annotations(out: &mut Vec<u8>, record: &Record<'_>) {
+    if record.external_id() != 0 {
+        annotate(out, annotation!("external_id"), record.external_id());
+    }
+    if record.return_value() != 0 {
+        message(out, field::ANNOTATION, |out| {
+            uint(out, 1, annotation!("return"));
+            // An int64 is the two's complement, ten bytes when negative.
+            uint(out, 4, i64::from(record.return_value()) as u64);
+        });
+    }
+    let mask = record.word(8);
+    if mask & api_arg::BYTES != 0 {
+        annotate(out, annotation!("bytes"), record.word(9));
+    }
+    if mask & (api_arg::DESTINATION | api_arg::EVENT | api_arg::GRAPH) != 0 {
+        annotate(out, annotation!("destination"), record.word(10));
+    }
+    if mask & api_arg::SOURCE != 0 {
+        annotate(out, annotation!("source"), record.word(11));
+    }
+    if mask & api_arg::LAUNCH != 0 && high(record.word(14)) != 0 {
+        annotate(out, annotation!("shared_mem"), high(record.word(14)).into());
+    }
+    if record.kind() == Some(Kind::OpenCall) || record.end() == 0 {
+        annotate_flag(out, annotation!("open"));
+    }
+}
+
+fn interned_kernel(out: &mut Vec<u8>, process: &Process<'_>, at: usize, device: usize) {
+    let kernel = &process.kernels[at];
+    let iid = at as u64 + 1;
+    named(out, field::EVENT_NAMES, iid, &kernel.display);
+    let agent = process
+        .facts
+        .agent(kernel.agent)
+        .or_else(|| process.devices.get(device).and_then(|device| device.agent));
+    message(out, field::KERNELS, |out| {
+        uint(out, 1, iid);
+        text(out, 2, &kernel.mangled);
+        text(out, 3, &kernel.display);
+        if let Some(agent) = agent {
+            bytes(out, 4, agent.name.as_bytes());
+        }
+        let symbol = &kernel.symbol;
+        for (name, value) in [
+            (arg!("registers_per_thread"), symbol.vgpr_count),
+            (arg!("accum_vgpr_count"), symbol.accum_vgpr_count),
+            (arg!("sgpr_count"), symbol.sgpr_count),
+            (arg!("shared_mem_static"), symbol.group_bytes),
+            (arg!("scratch_bytes"), symbol.private_bytes),
+        ] {
+            arg(out, 5, name, value.into());
+        }
+        arg(out, 5, arg!("process_id"), process.pid);
+        let mut string = |name: u64, value: &str| {
+            message(out, 5, |out| {
+                uint(out, 1, name);
+                bytes(out, 6, value.as_bytes());
+            });
+        };
+        string(arg!("process_name"), process.program());
+        if !is_utf8(&kernel.mangled) {
+            string(arg!("name_bytes"), &hex(&kernel.mangled));
+        }
+    });
+}
+
+fn gpu_info(out: &mut Vec<u8>, at: usize, device: Option<&crate::model::Device<'_>>) {
+    let Some(device) = device else {
+        bytes(out, 1, format!("GPU {at}").as_bytes());
+        return;
+    };
+    text(out, 1, device.name().as_bytes());
+    let Some(agent) = device.agent else { return };
+    for (number, value) in [(2, &agent.vendor), (3, &agent.model), (4, &agent.name)] {
+        if !value.is_empty() {
+            text(out, number, value.as_bytes());
+        }
+    }
+    if agent.uuid != [0; 16] {
+        bytes(out, 5, &agent.uuid);
+    }
+    let location = agent.pci_location;
+    let bdf = format!(
+        "{:04x}:{:02x}:{:02x}.{:x}",
+        agent.pci_domain,
+        location >> 8 & 0xff,
+        location >> 3 & 0x1f,
+        location & 7
+    );
+    bytes(out, 7, bdf.as_bytes());
+    for (key, value) in [
+        ("compute_units", agent.compute_units.to_string()),
+        ("wave_front_size", agent.wave_front.to_string()),
+        ("memory_bytes", agent.memory_bytes.to_string()),
+    ] {
+        message(out, 6, |out| {
+            bytes(out, 1, key.as_bytes());
+            bytes(out, 2, value.as_bytes());
+        });
+    }
+}
+
+/// The trace's own metadata; keys begin with the process, so that several processes do not overwrite each other.
+fn attributes(out: &mut Vec<u8>, process: &Process<'_>) {
+    let header = process.trace.header();
+    let prefix = match header.rank {
+        rank if rank >= 0 => format!("strandline.rank{rank}.{:08x}", process.identity as u32),
+        _ => format!("strandline.pid{}.{:08x}", process.pid, process.identity as u32),
+    };
+    let mut string = |key: &str, value: &str| {
+        message(out, 1, |out| {
+            bytes(out, 1, format!("{prefix}.{key}").as_bytes());
+            text(out, 3, value.as_bytes());
+        });
+    };
+    string("program", process.program());
+    string("sdk", &header.sdk);
+    string("simulated", if header.simulated { "true" } else { "false" });
+    string("host_hash", &format!("{:#x}", header.host_hash));
+    string("boot_id", &hex(&header.boot_id));
+    for (key, value) in &process.facts.metadata {
+        string(&format!("metadata.{key}"), value);
+    }
+    for report in &process.reports {
+        let session = report.id;
+        string(&format!("session{session}.verdict"), report.verdict.name());
+        string(&format!("session{session}.proof"), report.proof.name());
+    }
+    for damage in process.trace.damage() {
+        string(&format!("damage.{}", damage.offset), &damage.cause);
+    }
+    let mut number = |key: &str, value: u64| {
+        message(out, 1, |out| {
+            bytes(out, 1, format!("{prefix}.{key}").as_bytes());
+            uint(out, 2, value);
+        });
+    };
+    number("rank", i64::from(header.rank) as u64);
+    number("os_pid", header.pid.into());
+    number("process_start_ns", header.process_start_ns);
+    number("vendor_to_boottime_ns", process.offset as u64);
+    for report in &process.reports {
+        let session = report.id;
+        let mut number = |key: &str, value: u64| number(&format!("session{session}.{key}"), value);
+        for (what, work) in [("dispatches", &report.dispatches), ("copies", &report.copies)] {
+            number(&format!("{what}.issued"), work.issued);
+            number(&format!("{what}.recorded"), work.recorded);
+            number(&format!("{what}.retired_without_record"), work.retired_without_record);
+            number(&format!("{what}.missing"), work.missing());
+        }
+        number("api.recorded", report.api_recorded);
+        number("api.open_at_stop", report.open_at_stop);
+        number("low_watermark", report.low_watermark);
+        number("high_watermark", report.high_watermark);
+        number("late", report.late);
+        for reason in strandline::loss::LossReason::ALL {
+            number(&format!("lost.{}", reason.name()), report.lost.get(reason));
+        }
+        let flagged = &report.flagged;
+        for (what, count) in [
+            ("outside_window", flagged.outside_window),
+            ("untimed", flagged.untimed),
+            ("end_before_start", flagged.end_before_start),
+            ("unknown_stream", flagged.unknown_stream),
+            ("no_launch", flagged.no_launch),
+        ] {
+            number(&format!("flagged.{what}"), count);
+        }
+    }
+}
+
+impl Visitor for Perfetto<'_> {
+    #[inline]
+    fn item(
+        &mut self,
+        process: &mut Process<'_>,
+        index: usize,
+        record: &Record<'_>,
+        start: u64,
+        end: u64,
+    ) -> Result<(), ExportError> {
+        match record.kind() {
+            Some(Kind::Api | Kind::OpenCall) => self.call(process, index, record, start, end),
+            Some(Kind::Dispatch | Kind::Copy) => self.work(process, index, record, start, end),
+            Some(Kind::Range | Kind::OpenRange) => self.range(process, index, record, start, end),
+            Some(Kind::Mark) => self.mark(process, index, record, start),
+            Some(Kind::Alloc) => self.allocation(process, index, record, start),
+            Some(Kind::Scratch) => self.scratch(process, index, record, start),
+            Some(Kind::Enqueue) => self.issue(process, index, record, start),
+            Some(Kind::RangeStart) => self.states[index].ranges.start(
+                record.word(5),
+                start,
+                record.name_id(),
+                record.session(),
+                record.thread(),
+            ),
+            Some(Kind::RangeStop) => {
+                if let Some(started) = self.states[index].ranges.stop(record.word(5)) {
+                    self.range_by_id(process, index, &started, start, false);
+                }
+            }
+            _ => return Ok(()),
+        }
+        self.out.flow()
+    }
+
     fn bytes(&self) -> u64 {
-        0
+        self.out.bytes()
     }
 }

@@ -1,4 +1,4 @@
-//! Protobuf's wire format, as much as an encoder needs: varints, fixed 64-bit words, bytes, nested messages.
+//! Protobuf's wire format, as much as an encoder needs: varints, bytes, nested messages.
 //!
 //! A nested message is written in place behind one byte for its length; when it turns out longer than 127 bytes, its
 //! content moves by the missing length bytes. Most of ours are shorter, so most never move, and every length is as short
@@ -26,13 +26,6 @@ pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
 pub(crate) fn uint(out: &mut Vec<u8>, number: u32, value: u64) {
     varint(out, u64::from(number) << 3);
     varint(out, value);
-}
-
-/// Appends field `number` with a fixed 64-bit word.
-#[inline]
-pub(crate) fn fixed64(out: &mut Vec<u8>, number: u32, value: u64) {
-    varint(out, u64::from(number) << 3 | 1);
-    out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends field `number` with some bytes.
