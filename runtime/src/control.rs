@@ -136,8 +136,9 @@ impl Token {
         (self.0 >> 48) as u16
     }
 
+    /// The 48 bits that the first callback put in.
     #[inline(always)]
-    pub(crate) fn payload(self) -> u64 {
+    pub fn payload(self) -> u64 {
         self.0 & 0xffff_ffff_ffff
     }
 }

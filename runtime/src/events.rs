@@ -8,7 +8,7 @@ use crate::clock;
 use crate::control::Token;
 use crate::counters::Counter;
 use crate::hash;
-use crate::lane::{Inside, Lane};
+use crate::lane::Inside;
 use crate::limits::{CELL_WORDS, RECORD_CELLS_MAX};
 use crate::record::{Kind, StreamKind, flag, head_word, pair};
 use crate::runtime::Runtime;
@@ -178,8 +178,14 @@ fn time_flags(start_ns: u64, end_ns: u64) -> u16 {
 
 /// Which lane to write to, and the guard of the append.
 macro_rules! inside {
+    ($runtime:expr, $thread:expr, $session:expr) => {
+        inside!($runtime, $thread, $session, else Default::default())
+    };
     ($runtime:expr, $thread:expr, $session:expr, else $refused:expr) => {
-        match $runtime.lane($thread, $session).and_then(Lane::enter) {
+        match $runtime
+            .lane($thread, $session)
+            .and_then(|lane| lane.enter($session))
+        {
             Some(inside) => inside,
             None => return $refused,
         }
@@ -238,7 +244,7 @@ impl Runtime {
         arguments: Option<&ApiArgs>,
     ) {
         let session = self.control().expand(token.session());
-        let inside = inside!(self, ids.thread, session, else ());
+        let inside = inside!(self, ids.thread, session);
         let stream = inside.call_stream();
         let exported = inside.pop_call(ids.correlation);
         let block = inside.block(session);
@@ -330,7 +336,7 @@ impl Runtime {
             return;
         }
         let session = self.control().expand(token.session());
-        let inside = inside!(self, 0, session, else ());
+        let inside = inside!(self, 0, session);
         let block = inside.block(session);
         if !self.control().accepts(session) {
             inside.bump(block, Counter::Late as usize, 1);
@@ -362,6 +368,7 @@ impl Runtime {
             pair(done.graph, done.node),
         ];
         let stored = inside.append(&words, session);
+        inside.mark_handler();
         inside.bump(block, Counter::DispatchRecorded as usize, u64::from(stored));
         inside.raise(block, Counter::LastArrivalTicks, clock::ticks());
         inside.bump(block, Counter::DispatchDone as usize, 1);
@@ -410,7 +417,7 @@ impl Runtime {
             return;
         }
         let session = self.control().expand(token.session());
-        let inside = inside!(self, 0, session, else ());
+        let inside = inside!(self, 0, session);
         let block = inside.block(session);
         if !self.control().accepts(session) {
             inside.bump(block, Counter::Late as usize, 1);
@@ -448,12 +455,12 @@ impl Runtime {
     }
 
     /// The token for an event of two callbacks that is not waited for (allocation, scratch): the session that is open
-    /// now.
+    /// now, and 48 bits of the caller's.
     #[inline]
-    pub fn token(&self) -> Token {
+    pub fn token(&self, payload: u64) -> Token {
         match self.control().open_session() {
             0 => Token::NONE,
-            session => Token::new(session, 1),
+            session => Token::new(session, payload),
         }
     }
 
@@ -495,7 +502,7 @@ impl Runtime {
     /// Appends a record that no proof waits for, to the session of its token.
     fn append_other<const WORDS: usize>(&self, token: Token, kind: Kind, mut words: [u64; WORDS]) {
         let session = self.control().expand(token.session());
-        let inside = inside!(self, 0, session, else ());
+        let inside = inside!(self, 0, session);
         let block = inside.block(session);
         if !self.control().accepts(session) {
             inside.bump(block, Counter::Late as usize, 1);
@@ -509,7 +516,7 @@ impl Runtime {
     /// A range is pushed on the calling thread. `name` is copied.
     pub fn range_push(&self, ids: Ids, name: &[u8]) {
         // Pushed without a session, a range still counts for the nesting, so that pops match.
-        let inside = inside!(self, ids.thread, 0, else ());
+        let inside = inside!(self, ids.thread, 0);
         let session = self.control().open_session();
         let name = if session == 0 {
             0
@@ -521,7 +528,7 @@ impl Runtime {
 
     /// The innermost range of the calling thread is popped. A pop without a push is ignored.
     pub fn range_pop(&self, ids: Ids) {
-        let inside = inside!(self, ids.thread, 0, else ());
+        let inside = inside!(self, ids.thread, 0);
         let Some(([session, start, correlation, name], depth)) = inside.pop_range() else {
             return;
         };
@@ -562,7 +569,7 @@ impl Runtime {
         if self.control().open_session() == 0 {
             return;
         }
-        let inside = inside!(self, ids.thread, 0, else ());
+        let inside = inside!(self, ids.thread, 0);
         let session = self.control().open_session();
         if session == 0 {
             return;
@@ -621,7 +628,7 @@ impl Runtime {
 
     /// Announces a fact of up to 16 cells: words 1 and up.
     pub fn fact(&self, kind: Kind, session: u32, words: &[u64]) -> bool {
-        let inside = inside!(self, 0, 0, else false);
+        let inside = inside!(self, 0, session, else false);
         Self::fact_inside(&inside, kind, session, words)
     }
 

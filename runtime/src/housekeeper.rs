@@ -25,24 +25,30 @@ const ANCHOR: Duration = Duration::from_secs(1);
 const CHECKSUMS: usize = 64;
 
 impl Runtime {
-    /// Starts the housekeeper. `ask` makes the SDK deliver its retirements (see [`Ask`]).
+    /// Starts the housekeeper. `ask` makes the SDK deliver its retirements (see [`Ask`]); `each_round` is the vendor
+    /// layer's own housekeeping.
     ///
     /// # Errors
     /// The system's, when it makes no thread. The runtime works without, within what is backed already.
     pub fn start_housekeeper(
         &'static self,
         ask: Option<Box<dyn FnMut() + Send>>,
+        each_round: Option<Box<dyn FnMut() + Send>>,
     ) -> std::io::Result<std::thread::JoinHandle<()>> {
         let all_signals = block_signals();
         let thread = std::thread::Builder::new()
             .name("strandline".to_owned())
             .stack_size(256 * 1024)
-            .spawn(move || self.keep_house(ask));
+            .spawn(move || self.keep_house(ask, each_round));
         restore_signals(&all_signals);
         thread
     }
 
-    fn keep_house(&'static self, mut ask: Option<Box<dyn FnMut() + Send>>) {
+    fn keep_house(
+        &'static self,
+        mut ask: Option<Box<dyn FnMut() + Send>>,
+        mut each_round: Option<Box<dyn FnMut() + Send>>,
+    ) {
         let mut ring_head = 0;
         let mut anchored = Instant::now();
         while !self.finalizing.load(StdOrdering::Relaxed) {
@@ -51,6 +57,9 @@ impl Runtime {
             self.account_closed(ask.as_mut().map(|ask| &mut **ask as Ask<'_>));
             self.checksum_sealed(&mut ring_head);
             self.reclaim_dead_lanes();
+            if let Some(each_round) = &mut each_round {
+                each_round();
+            }
             let busy = self.open_session() != 0 || self.pending.load(StdOrdering::Relaxed);
             if anchored.elapsed() >= ANCHOR {
                 anchored = Instant::now();

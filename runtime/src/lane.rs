@@ -17,6 +17,7 @@ use std::cell::Cell;
 use crate::control::Control;
 use crate::counters::Counter;
 use crate::gate;
+use crate::handover;
 use crate::limits::{
     CELL_WORDS, INSIDE_DEPTH, INSIDE_WORDS, LANE_COUNTERS_OFFSET, LANE_INSIDE_OFFSET,
     LANE_RANGES_OFFSET, RANGE_DEPTH, SEGMENT_CELLS, SESSION_SLOT_WORDS, SESSION_SLOTS,
@@ -72,7 +73,8 @@ pub struct Lane {
     range_depth: Cell<usize>,
     /// Stream of the call at each depth, inherited from the one around it; 0 = unknown.
     streams: [Cell<u32>; INSIDE_DEPTH + 1],
-    appends: Cell<u32>,
+    /// The thread delivers completions: it must never wait for one.
+    handler: Cell<bool>,
     /// Thread id of the owner, 0 = vacant.
     pub(crate) owner: Word,
 }
@@ -116,35 +118,20 @@ impl Lane {
             depth: Cell::new(0),
             range_depth: Cell::new(0),
             streams: [const { Cell::new(0) }; INSIDE_DEPTH + 1],
-            appends: Cell::new(0),
+            handler: Cell::new(false),
             owner: Word::new(0),
         }
     }
 
-    /// The lane's number.
-    pub fn index(&self) -> u16 {
-        self.index
-    }
-
     /// Claims a vacant lane for `thread`. One compare-exchange; wait-free.
     pub(crate) fn claim(&self, thread: u32) -> bool {
-        // ORD(owner): Acquire. Pairs with the Release in `vacate`: the new owner finds the cursors as the last one
-        // left them, with its open segment. Model: `models::a_lane_is_handed_on_whole`.
-        if self
-            .owner
-            .compare_exchange(
-                0,
-                thread.max(1).into(),
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            )
-            .is_err()
-        {
+        if !handover::claim(&self.owner, thread.max(1).into()) {
             return false;
         }
         self.thread.set(thread);
         self.depth.set(0);
         self.range_depth.set(0);
+        self.handler.set(false);
         let state = self.region.lane_word(self.index.into(), 0);
         let generation = crate::record::high(state.load(Ordering::Relaxed)).wrapping_add(1);
         // ORD(lane): Release for readers of the lane table; they take the two halves together.
@@ -165,30 +152,30 @@ impl Lane {
         let state = self.region.lane_word(self.index.into(), 0);
         let generation = crate::record::high(state.load(Ordering::Relaxed));
         state.store(pair(0, generation), Ordering::Release);
-        // ORD(owner): Release. Pairs with the Acquire in `claim`.
-        self.owner.store(0, Ordering::Release);
+        handover::vacate(&self.owner);
     }
 
     /// Begins an append. `None`: not armed (or a forked child), or a signal handler interrupted an append of this very
-    /// thread, which is counted.
+    /// thread, which is counted for `session` (0: for the one that is open).
     #[inline(always)]
-    pub fn enter(&self) -> Option<Inside<'_>> {
+    pub fn enter(&self, session: u32) -> Option<Inside<'_>> {
         let barrier = self.control.barrier()?;
         if gate::enter(&self.inside, barrier) {
             Some(Inside { lane: self })
         } else {
-            self.refused_reentry();
+            self.refused_reentry(session);
             None
         }
     }
 
     #[cold]
-    fn refused_reentry(&self) {
-        laneless(
-            self.region,
-            self.control.open_session(),
-            LossReason::Reentry,
-        );
+    fn refused_reentry(&self, session: u32) {
+        let session = if session == 0 {
+            self.control.open_session()
+        } else {
+            session
+        };
+        laneless(self.region, session, LossReason::Reentry);
     }
 
     /// Thread id of the owner.
@@ -298,12 +285,7 @@ impl Inside<'_> {
         let word = self
             .region
             .lane_word(self.index.into(), block + counter * 8);
-        // ORD(count): Release, no read-modify-write: one writer. Pairs with the Acquire loads of stop, which reads
-        // `done` before `issued`.
-        word.store(
-            word.load(Ordering::Relaxed).wrapping_add(by),
-            Ordering::Release,
-        );
+        handover::count(word, by);
     }
 
     /// Raises a counter to at least `value`.
@@ -375,10 +357,10 @@ impl Inside<'_> {
         exported
     }
 
-    /// How many traced calls the thread is inside of.
-    #[inline]
-    pub(crate) fn call_depth(&self) -> usize {
-        self.depth.get()
+    /// The thread delivers completions.
+    #[inline(always)]
+    pub(crate) fn mark_handler(&self) {
+        self.handler.set(true);
     }
 
     /// Stream of the call that the thread is inside of, 0 = unknown.
@@ -427,6 +409,17 @@ impl Inside<'_> {
 }
 
 impl Lane {
+    /// True on a thread that delivers completions.
+    pub(crate) fn is_handler(&self) -> bool {
+        self.handler.get()
+    }
+
+    /// How many traced calls the thread is inside of.
+    #[inline]
+    pub(crate) fn call_depth(&self) -> usize {
+        self.depth.get()
+    }
+
     fn range_count_word(&self) -> &Word {
         self.region
             .lane_word(self.index.into(), LANE_INSIDE_OFFSET - 16)
@@ -464,22 +457,19 @@ impl Lane {
         if session != cursor.session.get() {
             self.widen_sessions(cursor, session);
         }
-        // SAFETY: base is the open segment's first word and count + cells <= SEGMENT_CELLS (I3, above).
-        let at = unsafe { cursor.base.get().add(count * CELL_WORDS) };
-        for (index, &value) in words.iter().enumerate() {
-            // SAFETY: inside the open segment, not below `count`, so no reader looks there (I2); one writer (I1);
-            // aligned, and only accessed as atomic words.
-            let word = unsafe { &*at.add(index).cast::<Word>() };
-            // ORD(publish): Relaxed. Published by the Release store below.
-            word.store(value, Ordering::Relaxed);
-        }
+        // SAFETY: base is the open segment's first word and count + cells <= SEGMENT_CELLS (I3, above); not below
+        // `count`, so no reader looks there (I2); one writer (I1); aligned, and only accessed as atomic words.
+        let place = unsafe {
+            std::slice::from_raw_parts(
+                cursor.base.get().add(count * CELL_WORDS).cast::<Word>(),
+                words.len(),
+            )
+        };
+        handover::write(place, words);
         count += cells;
         cursor.count.set(count);
         if let Some(committed) = cursor.committed.get() {
-            // ORD(publish): Release. Pairs with the Acquire loads of readers (`ReadMap::acquire`, `Scan`). Publishes
-            // every word of the record. Weaker: a reader could see a torn record (promise 2). Model:
-            // `models::a_reader_sees_whole_records`.
-            committed.store(count as u64, Ordering::Release);
+            handover::publish(committed, count as u64);
         }
         true
     }

@@ -8,6 +8,7 @@
 
 mod bitmap;
 mod gate;
+mod handover;
 mod ring;
 mod sync;
 

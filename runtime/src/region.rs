@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use crate::bitmap::FreeBits;
+use crate::handover;
 use crate::header::Header;
 use crate::limits::{HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_ENTRY_BYTES};
 use crate::map;
@@ -242,6 +243,7 @@ impl Region {
         sequence: u32,
     ) -> Option<u32> {
         let segment = self.free_bits().claim()?;
+        handover::renew();
         let old = StateWord::unpack(self.entry(segment, word::STATE).load(Ordering::Relaxed));
         let generation = old.map_or(0, |old| old.generation);
         let anchor = crate::clock::tick_anchor();
@@ -294,12 +296,7 @@ impl Region {
             lane: 0,
             generation,
         };
-        // ORD(generation): Relaxed store, then a Release fence before the first new word (the fence is in the claimer's
-        // path: `FreeBits::give` below). Pairs with the re-read of the generation in a snapshot's copy.
-        entry.store(state.pack(), Ordering::Relaxed);
-        self.entry(segment, word::COMMITTED)
-            .store(0, Ordering::Relaxed);
-        crate::sync::fence(Ordering::Release);
+        handover::retire(entry, self.entry(segment, word::COMMITTED), state.pack());
         self.free_bits().give(segment);
     }
 

@@ -359,6 +359,26 @@ impl Runtime {
             .store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
+    /// True while no session is open and none waits for its proof.
+    pub fn is_idle(&self) -> bool {
+        self.open_session() == 0 && !self.pending.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
+    /// True once the SDK finalizes the process.
+    pub fn is_finalizing(&self) -> bool {
+        self.finalizing.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// True on a thread that must not wait for completions: inside a traced call, on a thread that delivers them, or in
+    /// finalization.
+    pub fn must_not_wait(&self) -> bool {
+        let lane = tls::get() as *const Lane;
+        // SAFETY: the word is 0 or a lane that this thread claimed; lanes live as long as the process.
+        let inside =
+            unsafe { lane.as_ref() }.is_some_and(|lane| lane.call_depth() > 0 || lane.is_handler());
+        inside || self.is_finalizing()
+    }
+
     /// The region as a reader sees it now.
     ///
     /// # Errors

@@ -545,7 +545,8 @@ impl Runtime {
     }
 
     fn open_fact(&self, kind: Kind, session: u32, words: &[u64; CELL_WORDS - 1]) {
-        if let Some(inside) = self.lane(0, session).and_then(crate::lane::Lane::enter) {
+        let lane = self.lane(0, session);
+        if let Some(inside) = lane.and_then(|lane| lane.enter(session)) {
             let mut all = [head_word(kind, 1, flag::OPEN, session), 0, 0, 0, 0, 0, 0, 0];
             all[1..].copy_from_slice(words);
             inside.announce(&all);
@@ -656,10 +657,8 @@ impl Outstanding {
                     self.dispatches.insert(id, Some(correlation));
                 }
             }
-            Some(Kind::Dispatch) => {
-                if self.dispatches.remove(&first[5]).is_none() {
-                    self.dispatches.insert(first[5], None);
-                }
+            Some(Kind::Dispatch) if self.dispatches.remove(&first[5]).is_none() => {
+                self.dispatches.insert(first[5], None);
             }
             Some(Kind::CopyIssue) => self.copy(first[3], 1),
             Some(Kind::Copy) => self.copy(first[3], -1),

@@ -526,7 +526,7 @@ fn the_finalizer_closes_the_books_by_pairs_and_later_records_are_late() {
 #[test]
 fn a_closed_session_is_accounted_for_by_the_housekeeper() {
     let runtime = runtime();
-    runtime.start_housekeeper(None).unwrap();
+    runtime.start_housekeeper(None, None).unwrap();
     for _ in 0..30 {
         let session = loop {
             match runtime.session_open() {
