@@ -12,7 +12,8 @@ use cli_support::{Done, Folder, session, text};
 use serde_json::Value;
 use strandline::builder::Builder;
 use strandline::counters::Counter;
-use strandline::record::Kind;
+use strandline::limits;
+use strandline::record::{Kind, domain, pair};
 
 #[test]
 fn a_whole_trace_is_summed_up_as_the_contract_says() {
@@ -20,7 +21,10 @@ fn a_whole_trace_is_summed_up_as_the_contract_says() {
     folder.region("run.slt", &session(64, 64, 0));
     let done = folder.run(&["summary", "run.slt"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.out.ends_with("\ncomplete: 64 of 64 dispatches\n"), "{done:?}");
+    assert!(
+        done.out.ends_with("\ncomplete: 64 of 64 dispatches\n"),
+        "{done:?}"
+    );
     assert_eq!(done.err, "");
     let done = folder.run(&["summary", "run.slt", "--json"]);
     assert_eq!(done.code, Some(0), "{done:?}");
@@ -43,15 +47,29 @@ fn what_is_not_whole_ends_with_3_in_every_reading_command() {
     lost.counter(0, 1, Counter::Lost, 3);
     folder.region("lost.slt", &lost);
     for (name, last) in [
-        ("missing.slt", "incomplete: 62 of 64 dispatches, 2 missing; whole up to correlation id 62"),
-        ("retired.slt", "complete: 60 of 64 dispatches recorded, 4 retired without a record"),
+        (
+            "missing.slt",
+            "incomplete: 62 of 64 dispatches, 2 missing; whole up to correlation id 62",
+        ),
+        (
+            "retired.slt",
+            "complete: 60 of 64 dispatches recorded, 4 retired without a record",
+        ),
         ("lost.slt", "complete: 4 of 4 dispatches"),
     ] {
         let done = folder.run(&["summary", name]);
-        assert_eq!((done.code, done.out.lines().last()), (Some(3), Some(last)), "{done:?}");
+        assert_eq!(
+            (done.code, done.out.lines().last()),
+            (Some(3), Some(last)),
+            "{done:?}"
+        );
         assert_eq!(folder.run(&["dump", name]).code, Some(3), "{name}");
         let recovered = folder.run(&["recover", name]);
-        assert_eq!((recovered.code, recovered.out.lines().last()), (Some(3), Some(last)), "{recovered:?}");
+        assert_eq!(
+            (recovered.code, recovered.out.lines().last()),
+            (Some(3), Some(last)),
+            "{recovered:?}"
+        );
         let out = format!("{name}.json");
         let done = folder.run(&["export", name, "-o", &out]);
         assert_eq!(done.code, Some(3), "{done:?}");
@@ -59,7 +77,10 @@ fn what_is_not_whole_ends_with_3_in_every_reading_command() {
         assert!(folder.path(&out).exists());
     }
     let done = folder.run(&["summary", "lost.slt"]);
-    assert!(done.out.contains("lost 3 (no_segment 3), late 0"), "{done:?}");
+    assert!(
+        done.out.contains("lost 3 (no_segment 3), late 0"),
+        "{done:?}"
+    );
 }
 
 #[test]
@@ -97,10 +118,30 @@ fn a_reader_that_goes_away_is_no_error() {
 fn a_full_standard_output_is_one() {
     let folder = Folder::new("full-stdout");
     folder.region("run.slt", &session(10, 10, 0));
-    for command in [&["summary", "run.slt"][..], &["dump", "run.slt"], &["tool-path", "rocprofiler"], &["doctor"]] {
-        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let output = folder.strandline().args(command).stdout(full).stderr(Stdio::piped()).output().unwrap();
-        Done::of(output).fails(1, &["writing to standard output: no space left on device", "make room"]);
+    for command in [
+        &["summary", "run.slt"][..],
+        &["dump", "run.slt"],
+        &["tool-path", "rocprofiler"],
+        &["doctor"],
+    ] {
+        let full = fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let output = folder
+            .strandline()
+            .args(command)
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        Done::of(output).fails(
+            1,
+            &[
+                "writing to standard output: no space left on device",
+                "make room",
+            ],
+        );
     }
 }
 
@@ -127,12 +168,48 @@ fn bad_input_is_refused_by_name_place_and_remedy() {
             folder.run(&args).fails(1, parts);
             assert!(!folder.path("out.json").exists());
         };
-        check("none.slt", &["reading none.slt: no such file or directory", "check the path"]);
-        check("trace.json", &["reading trace.json: offset 0: not a Strandline region", "give a .slt file"]);
-        check("empty.slt", &["reading empty.slt: offset 0: the file ends here", "record again"]);
-        check("cut.slt", &["reading cut.slt: offset 2000: the file ends here", "record again"]);
-        check("flipped.slt", &["reading flipped.slt: offset 248: the header's checksum does not match", "record again"]);
-        check("newer.slt", &["reading newer.slt: offset 8: format version 9", "newer strandline"]);
+        check(
+            "none.slt",
+            &[
+                "reading none.slt: no such file or directory",
+                "check the path",
+            ],
+        );
+        check(
+            "trace.json",
+            &[
+                "reading trace.json: offset 0: not a Strandline region",
+                "give a .slt file",
+            ],
+        );
+        check(
+            "empty.slt",
+            &[
+                "reading empty.slt: offset 0: the file ends here",
+                "record again",
+            ],
+        );
+        check(
+            "cut.slt",
+            &[
+                "reading cut.slt: offset 2000: the file ends here",
+                "record again",
+            ],
+        );
+        check(
+            "flipped.slt",
+            &[
+                "reading flipped.slt: offset 248: the header's checksum does not match",
+                "record again",
+            ],
+        );
+        check(
+            "newer.slt",
+            &[
+                "reading newer.slt: offset 8: format version 9",
+                "newer strandline",
+            ],
+        );
         if command != "recover" {
             check(".", &["reading .: is a directory"]);
         }
@@ -152,8 +229,19 @@ fn a_damaged_segment_is_left_out_and_said() {
     assert_eq!(done.code, Some(3), "{done:?}");
     assert!(done.out.contains("damaged   offset "), "{done:?}");
     assert!(done.out.contains("checksum"), "{done:?}");
-    assert!(done.out.lines().last().unwrap().starts_with("incomplete: 0 of 100 dispatches, 100 missing"), "{done:?}");
-    fs::write(folder.path("cut.slt"), &whole[..whole.len() - 64 * 1024 + 3_000]).unwrap();
+    assert!(
+        done.out
+            .lines()
+            .last()
+            .unwrap()
+            .starts_with("incomplete: 0 of 100 dispatches, 100 missing"),
+        "{done:?}"
+    );
+    fs::write(
+        folder.path("cut.slt"),
+        &whole[..whole.len() - 64 * 1024 + 3_000],
+    )
+    .unwrap();
     let done = folder.run(&["dump", "cut.slt"]);
     assert_eq!(done.code, Some(3), "{done:?}");
     assert!(done.err.contains("reading cut.slt: offset "), "{done:?}");
@@ -187,7 +275,11 @@ fn exports_have_the_format_of_their_name_and_replace_nothing_unasked() {
     ] {
         let done = folder.run(&["export", "run.slt", "-o", name]);
         assert_eq!(done.code, Some(0), "{name}: {done:?}");
-        assert!(done.err.ends_with("lost 0, late 0\nstrandline: complete: 8 of 8 dispatches\n"), "{done:?}");
+        assert!(
+            done.err
+                .ends_with("lost 0, late 0\nstrandline: complete: 8 of 8 dispatches\n"),
+            "{done:?}"
+        );
         let bytes = fs::read(folder.path(name)).unwrap();
         assert!(bytes.starts_with(start), "{name}: {:?}", &bytes[..8]);
         fs::write(folder.path(name), b"mine").unwrap();
@@ -200,7 +292,11 @@ fn exports_have_the_format_of_their_name_and_replace_nothing_unasked() {
         assert!(fs::read(folder.path(name)).unwrap().starts_with(start));
     }
     let done = folder.run(&["summary", "out.slt"]);
-    assert_eq!((done.code, done.out.lines().last()), (Some(0), Some("complete: 8 of 8 dispatches")), "{done:?}");
+    assert_eq!(
+        (done.code, done.out.lines().last()),
+        (Some(0), Some("complete: 8 of 8 dispatches")),
+        "{done:?}"
+    );
     let done = folder.run(&["export", "run.slt", "-o", "-"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     let json: Value = serde_json::from_str(&done.out).unwrap();
@@ -212,10 +308,26 @@ fn exports_have_the_format_of_their_name_and_replace_nothing_unasked() {
 fn an_output_that_cannot_be_is_refused_and_nothing_is_left_behind() {
     let folder = Folder::new("unwritable");
     folder.region("run.slt", &session(8, 8, 0));
-    let refused = |out: &str, parts: &[&str]| folder.run(&["export", "run.slt", "-o", out]).fails(1, parts);
-    refused("out.txt", &["writing out.txt: the file type is unknown", ".pftrace"]);
-    refused("none/out.json", &["writing none/out.json: no such file or directory", "check the path"]);
-    refused("run.slt/out.json", &["writing run.slt/out.json: not a directory"]);
+    let refused = |out: &str, parts: &[&str]| {
+        folder
+            .run(&["export", "run.slt", "-o", out])
+            .fails(1, parts)
+    };
+    refused(
+        "out.txt",
+        &["writing out.txt: the file type is unknown", ".pftrace"],
+    );
+    refused(
+        "none/out.json",
+        &[
+            "writing none/out.json: no such file or directory",
+            "check the path",
+        ],
+    );
+    refused(
+        "run.slt/out.json",
+        &["writing run.slt/out.json: not a directory"],
+    );
     refused("/proc/strandline.json", &["/proc/strandline.json"]);
     fs::create_dir(folder.path("dir.json")).unwrap();
     let done = folder.run(&["export", "run.slt", "-o", "dir.json", "--force"]);
@@ -223,7 +335,12 @@ fn an_output_that_cannot_be_is_refused_and_nothing_is_left_behind() {
     folder.region("other.slt", &session(8, 8, 0));
     let done = folder.run(&["export", "run.slt", "other.slt", "-o", "both.slt"]);
     done.fails(1, &["several"]);
-    assert_eq!(folder.run(&["export", "run.slt", "other.slt", "-o", "both.json"]).code, Some(0));
+    assert_eq!(
+        folder
+            .run(&["export", "run.slt", "other.slt", "-o", "both.json"])
+            .code,
+        Some(0)
+    );
 }
 
 #[test]
@@ -276,15 +393,52 @@ fn recover_says_what_threads_were_inside_of_and_lists_folders() {
     folder.region("live/record-1/live.slt", &region);
     let done = folder.run(&["recover"]);
     assert_eq!(done.code, Some(3), "{done:?}");
-    assert!(done.out.contains("record-1/live.slt: pid 4242 (dead)"), "{done:?}");
+    assert!(
+        done.out.contains("record-1/live.slt: pid 4242 (dead)"),
+        "{done:?}"
+    );
     let path = folder.path("live/record-1/live.slt");
     let done = folder.run(&["recover", text(&path), "-o", "out.json"]);
     assert_eq!(done.code, Some(3), "{done:?}");
-    assert!(done.out.contains("session 1: never closed, incomplete"), "{done:?}");
-    assert!(done.out.ends_with("incomplete: 0 of 1 dispatches, 1 missing; whole up to correlation id 0\n"), "{done:?}");
+    assert!(
+        done.out.contains("session 1: never closed, incomplete"),
+        "{done:?}"
+    );
+    assert!(
+        done.out
+            .ends_with("incomplete: 0 of 1 dispatches, 1 missing; whole up to correlation id 0\n"),
+        "{done:?}"
+    );
     assert!(folder.path("out.json").exists());
     fs::remove_dir_all(folder.path("live")).unwrap();
     assert_eq!(folder.run(&["recover"]).code, Some(0));
+}
+
+#[test]
+fn recover_names_the_calls_that_threads_were_inside_of() {
+    let folder = Folder::new("inside");
+    let mut region = session(2, 3, 0);
+    region.operation(domain::RUNTIME, 348, "hipStreamSynchronize");
+    let mut bytes = region.bytes();
+    // The builder writes no lane header: thread 42 is inside of hipLaunchKernel and, within it, another call.
+    let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    let lane = limits::HEADER_BYTES;
+    put(lane, pair(42, 1));
+    put(lane + limits::LANE_INSIDE_OFFSET - 8, 2);
+    for (index, (operation, start)) in [(214u64, 1_015), (348, 1_018)].into_iter().enumerate() {
+        let at = lane + limits::LANE_INSIDE_OFFSET + index * limits::INSIDE_WORDS * 8;
+        put(at, operation | 1 << 16 | 1 << 32);
+        put(at + 8, start);
+        put(at + 16, 7);
+    }
+    fs::write(folder.path("live.slt"), &bytes).unwrap();
+    let done = folder.run(&["recover", "live.slt"]);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    let expected = "  thread 42 was inside of\n\
+        \x20   hipLaunchKernel for at least 7 ns, correlation id 7\n\
+        \x20   hipStreamSynchronize for at least 4 ns, correlation id 7\n";
+    assert!(done.out.contains(expected), "{}", done.out);
+    assert!(done.out.contains("pid 4242 is gone"), "{done:?}");
 }
 
 #[test]
@@ -295,7 +449,15 @@ fn usage_is_2_and_help_teaches() {
         &["summary"],
         &["export", "x.slt"],
         &["record", "-o", "x.slt"],
-        &["record", "-o", "x.slt", "--budget", "12 apples", "--", "true"],
+        &[
+            "record",
+            "-o",
+            "x.slt",
+            "--budget",
+            "12 apples",
+            "--",
+            "true",
+        ],
         &["record", "-o", "x.slt", "--budget", "1K", "--", "true"],
         &["record", "-o", "x.slt", "--mode", "sideways", "--", "true"],
         &["record", "-o", "x.slt", "-o", "y.slt", "--", "true"],
@@ -311,7 +473,16 @@ fn usage_is_2_and_help_teaches() {
     for code in ["0  ", "1  ", "2  ", "3  ", "125", "126", "127"] {
         assert!(done.out.contains(code), "{code} in {}", done.out);
     }
-    for command in ["record", "summary", "dump", "export", "recover", "demo", "doctor", "tool-path"] {
+    for command in [
+        "record",
+        "summary",
+        "dump",
+        "export",
+        "recover",
+        "demo",
+        "doctor",
+        "tool-path",
+    ] {
         let done = folder.run(&[command, "--help"]);
         assert_eq!(done.code, Some(0), "{command}");
         assert!(!done.out.contains("[aliases"), "{command}");
@@ -322,6 +493,11 @@ fn usage_is_2_and_help_teaches() {
 fn a_command_named_by_another_name_still_works() {
     let folder = Folder::new("name");
     folder.region("run.slt", &session(1, 1, 0));
-    let output = folder.strandline().arg0("sl").args(["summary", "run.slt"]).output().unwrap();
+    let output = folder
+        .strandline()
+        .arg0("sl")
+        .args(["summary", "run.slt"])
+        .output()
+        .unwrap();
     assert_eq!(Done::of(output).code, Some(0));
 }

@@ -37,7 +37,11 @@ fn codes_are_the_programs_own() {
     ] {
         let done = record(&folder, script);
         assert_eq!(done.code, Some(code), "{script}: {done:?}");
-        assert!(done.err.contains("nothing was recorded and out.slt was not written"), "{done:?}");
+        assert!(
+            done.err
+                .contains("nothing was recorded and out.slt was not written"),
+            "{done:?}"
+        );
         assert!(!folder.path("out.slt").exists());
     }
     assert!(folder.left_over().is_empty(), "{:?}", folder.left_over());
@@ -48,24 +52,42 @@ fn a_program_that_is_not_there_or_cannot_run() {
     let folder = with_region("not-there");
     fs::write(folder.path("plain.txt"), b"no program").unwrap();
     let run = |program: &str| folder.run(&["record", "-o", "out.slt", "--", program]);
-    run("no-such-program").fails(127, &["running no-such-program: no such file or directory", "PATH"]);
+    run("no-such-program").fails(
+        127,
+        &["running no-such-program: no such file or directory", "PATH"],
+    );
     run("./none").fails(127, &["running ./none"]);
-    run("./plain.txt").fails(126, &["running ./plain.txt: permission denied", "may be run"]);
+    run("./plain.txt").fails(
+        126,
+        &["running ./plain.txt: permission denied", "may be run"],
+    );
     run("/").fails(126, &["running /"]);
     assert!(folder.left_over().is_empty(), "{:?}", folder.left_over());
 }
 
 #[test]
 fn the_trace_is_written_whatever_the_program_ends_with() {
-    for (end, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -SEGV $$", 139)] {
+    for (end, code) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("kill -9 $$", 137),
+        ("kill -SEGV $$", 139),
+    ] {
         let folder = with_region("written");
         let done = record(&folder, &format!("cp made.slt $STRANDLINE_OUT; {end}"));
         assert_eq!(done.code, Some(code), "{done:?}");
         assert!(done.err.contains("wrote out.slt: SIMULATED"), "{done:?}");
-        assert!(done.err.ends_with("strandline: complete: 8 of 8 dispatches\n"), "{done:?}");
+        assert!(
+            done.err
+                .ends_with("strandline: complete: 8 of 8 dispatches\n"),
+            "{done:?}"
+        );
         assert_eq!(done.out, "");
         let summary = folder.run(&["summary", "out.slt"]);
-        assert_eq!((summary.code, summary.out.lines().last()), (Some(0), Some("complete: 8 of 8 dispatches")));
+        assert_eq!(
+            (summary.code, summary.out.lines().last()),
+            (Some(0), Some("complete: 8 of 8 dispatches"))
+        );
         assert!(folder.left_over().is_empty(), "{:?}", folder.left_over());
     }
 }
@@ -76,7 +98,11 @@ fn an_incomplete_trace_does_not_change_the_programs_code() {
     folder.region("made.slt", &session(6, 8, 0));
     let done = record(&folder, "cp made.slt $STRANDLINE_OUT");
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.err.contains("incomplete: 6 of 8 dispatches, 2 missing"), "{done:?}");
+    assert!(
+        done.err
+            .contains("incomplete: 6 of 8 dispatches, 2 missing"),
+        "{done:?}"
+    );
 }
 
 #[test]
@@ -93,18 +119,27 @@ fn further_processes_get_files_of_their_own() {
 fn nothing_is_overwritten_unasked() {
     let folder = with_region("overwrite");
     fs::write(folder.path("out.slt"), b"mine").unwrap();
-    let script = "touch ran; cp made.slt $STRANDLINE_OUT; cp made.slt ${STRANDLINE_OUT%.slt}.77.slt";
+    let script =
+        "touch ran; cp made.slt $STRANDLINE_OUT; cp made.slt ${STRANDLINE_OUT%.slt}.77.slt";
     record(&folder, script).fails(125, &["writing out.slt: the file exists", "--force"]);
-    assert!(!folder.path("ran").exists(), "the program ran although its trace has no place");
+    assert!(
+        !folder.path("ran").exists(),
+        "the program ran although its trace has no place"
+    );
     fs::remove_file(folder.path("out.slt")).unwrap();
     fs::write(folder.path("out.77.slt"), b"mine").unwrap();
     let done = record(&folder, script);
     assert_eq!(done.code, Some(125), "{done:?}");
-    assert!(done.err.contains("writing out.77.slt: the file exists"), "{done:?}");
+    assert!(
+        done.err.contains("writing out.77.slt: the file exists"),
+        "{done:?}"
+    );
     assert!(done.err.contains("the recording is kept in "), "{done:?}");
     assert_eq!(fs::read(folder.path("out.77.slt")).unwrap(), b"mine");
     assert!(folder.path("out.slt").exists());
-    let done = folder.run(&["record", "--force", "-o", "out.slt", "--", "/bin/sh", "-c", script]);
+    let done = folder.run(&[
+        "record", "--force", "-o", "out.slt", "--", "/bin/sh", "-c", script,
+    ]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_ne!(fs::read(folder.path("out.77.slt")).unwrap(), b"mine");
 }
@@ -113,11 +148,22 @@ fn nothing_is_overwritten_unasked() {
 fn an_output_that_cannot_be_is_refused_before_the_program_runs() {
     let folder = with_region("unwritable");
     let refused = |out: &str, parts: &[&str]| {
-        folder.run(&["record", "-o", out, "--", "touch", "ran"]).fails(125, parts);
+        folder
+            .run(&["record", "-o", out, "--", "touch", "ran"])
+            .fails(125, parts);
     };
-    refused("out.txt", &["writing out.txt: the file type is unknown", ".slt"]);
-    refused("none/out.slt", &["writing none/out.slt: no such file or directory"]);
-    refused("made.slt/out.slt", &["writing made.slt/out.slt: not a directory"]);
+    refused(
+        "out.txt",
+        &["writing out.txt: the file type is unknown", ".slt"],
+    );
+    refused(
+        "none/out.slt",
+        &["writing none/out.slt: no such file or directory"],
+    );
+    refused(
+        "made.slt/out.slt",
+        &["writing made.slt/out.slt: not a directory"],
+    );
     assert!(!folder.path("ran").exists());
 }
 
@@ -127,7 +173,15 @@ fn a_recording_that_cannot_be_written_is_kept_and_named() {
         let folder = with_region("kept");
         fs::create_dir(folder.path("gone")).unwrap();
         let script = format!("cp made.slt $STRANDLINE_OUT; rmdir gone; {end}");
-        let done = folder.run(&["record", "-o", "gone/out.json", "--", "/bin/sh", "-c", &script]);
+        let done = folder.run(&[
+            "record",
+            "-o",
+            "gone/out.json",
+            "--",
+            "/bin/sh",
+            "-c",
+            &script,
+        ]);
         assert_eq!(done.code, Some(code), "{done:?}");
         let kept = done
             .err
@@ -165,7 +219,10 @@ fn only_the_named_variables_are_set() {
         let mut command = folder.strandline();
         let mut env = std::process::Command::new("env");
         env.env_clear().current_dir(&folder.0);
-        for (name, value) in std::env::vars_os().map(|(n, v)| (n, Some(v))).collect::<Vec<_>>() {
+        for (name, value) in std::env::vars_os()
+            .map(|(n, v)| (n, Some(v)))
+            .collect::<Vec<_>>()
+        {
             env.env(name, value.unwrap());
         }
         for (name, value) in command.get_envs() {
@@ -178,14 +235,27 @@ fn only_the_named_variables_are_set() {
         environment(&mut env)
     };
     let mut command = folder.strandline();
-    command.args(["record", "-o", "out.slt", "--mode", "flight", "--budget", "64M", "--kinds", "api,dispatch"]);
+    command.args([
+        "record",
+        "-o",
+        "out.slt",
+        "--mode",
+        "flight",
+        "--budget",
+        "64M",
+        "--kinds",
+        "hip,dispatch",
+    ]);
     command.args(["--exclude-api", "hipGetDevice", "--", "env"]);
     let mut added: Vec<String> = environment(&mut command)
         .into_iter()
         .filter(|line| !plain.contains(line))
         .collect();
     added.sort();
-    let names: Vec<&str> = added.iter().map(|line| line.split_once('=').unwrap().0).collect();
+    let names: Vec<&str> = added
+        .iter()
+        .map(|line| line.split_once('=').unwrap().0)
+        .collect();
     assert_eq!(
         names,
         [
@@ -197,7 +267,10 @@ fn only_the_named_variables_are_set() {
             "STRANDLINE_OUT"
         ]
     );
-    let tool = folder.path("lib/libstrandline_rocprofiler.so").canonicalize().unwrap();
+    let tool = folder
+        .path("lib/libstrandline_rocprofiler.so")
+        .canonicalize()
+        .unwrap();
     assert_eq!(added[0], format!("ROCP_TOOL_LIBRARIES={}", tool.display()));
     assert_eq!(added[1], "STRANDLINE_BUDGET=64M");
     assert!(added[5].ends_with("/live.slt"), "{}", added[5]);
@@ -212,7 +285,10 @@ fn a_setting_that_cannot_be_is_said_before_the_program_runs() {
         .args(["record", "-o", "out.slt", "--", "touch", "ran"])
         .output()
         .unwrap();
-    let parts = ["setting up the recording: STRANDLINE_START=\"sometimes\": expected load, roctx or api", "unset it"];
+    let parts = [
+        "setting up the recording: STRANDLINE_START=\"sometimes\": expected load, roctx or api",
+        "unset it",
+    ];
     Done::of(output).fails(125, &parts);
     assert!(!folder.path("ran").exists());
 }
@@ -223,26 +299,54 @@ fn another_tool_stays_in_the_list() {
     let output = folder
         .strandline()
         .env("ROCP_TOOL_LIBRARIES", "/opt/other.so")
-        .args(["record", "-o", "out.slt", "--", "/bin/sh", "-c", "echo $ROCP_TOOL_LIBRARIES"])
+        .args([
+            "record",
+            "-o",
+            "out.slt",
+            "--",
+            "/bin/sh",
+            "-c",
+            "echo $ROCP_TOOL_LIBRARIES",
+        ])
         .output()
         .unwrap();
     let done = Done::of(output);
     assert!(done.out.starts_with("/opt/other.so:/"), "{done:?}");
-    assert!(done.out.ends_with("libstrandline_rocprofiler.so:\n"), "{done:?}");
+    assert!(
+        done.out.ends_with("libstrandline_rocprofiler.so:\n"),
+        "{done:?}"
+    );
 }
 
 #[test]
 fn the_live_region_lies_in_a_folder_that_is_closed_to_others() {
     let folder = Folder::new("private");
-    let done = record(&folder, "dirname $STRANDLINE_OUT; stat -c %a $(dirname $STRANDLINE_OUT) $(dirname $(dirname $STRANDLINE_OUT))");
+    let done = record(
+        &folder,
+        "dirname $STRANDLINE_OUT; stat -c %a $(dirname $STRANDLINE_OUT) $(dirname $(dirname $STRANDLINE_OUT))",
+    );
     let lines: Vec<&str> = done.out.lines().collect();
     assert_eq!(&lines[1..], ["700", "700"], "{done:?}");
-    assert!(lines[0].starts_with(folder.path("live").to_str().unwrap()), "{done:?}");
+    assert!(
+        lines[0].starts_with(folder.path("live").to_str().unwrap()),
+        "{done:?}"
+    );
     // A folder that others can write to is not trusted.
     fs::remove_dir_all(folder.path("live")).unwrap();
     fs::create_dir(folder.path("live")).unwrap();
-    std::process::Command::new("chmod").args(["777", "live"]).current_dir(&folder.0).status().unwrap();
-    record(&folder, "true").fails(125, &["making a private folder", "others can write", "STRANDLINE_DIR"]);
+    std::process::Command::new("chmod")
+        .args(["777", "live"])
+        .current_dir(&folder.0)
+        .status()
+        .unwrap();
+    record(&folder, "true").fails(
+        125,
+        &[
+            "making a private folder",
+            "others can write",
+            "STRANDLINE_DIR",
+        ],
+    );
 }
 
 #[test]
@@ -257,7 +361,13 @@ fn a_missing_tool_library_is_said_before_the_program_runs() {
         .current_dir(&folder.0)
         .output()
         .unwrap();
-    Done::of(output).fails(125, &["looking for libstrandline_rocprofiler.so", "STRANDLINE_LIB_DIR"]);
+    Done::of(output).fails(
+        125,
+        &[
+            "looking for libstrandline_rocprofiler.so",
+            "STRANDLINE_LIB_DIR",
+        ],
+    );
     assert!(!folder.path("ran").exists());
 }
 
@@ -266,15 +376,31 @@ fn streams_pass_through_untouched() {
     let folder = Folder::new("streams");
     let mut child = folder
         .strandline()
-        .args(["record", "-o", "out.slt", "--", "/bin/sh", "-c", "cat; echo to-err >&2"])
+        .args([
+            "record",
+            "-o",
+            "out.slt",
+            "--",
+            "/bin/sh",
+            "-c",
+            "cat; echo to-err >&2",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(b"through\0binary\n").unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"through\0binary\n")
+        .unwrap();
     let done = Done::of(child.wait_with_output().unwrap());
-    assert_eq!((done.code, done.out.as_str()), (Some(0), "through\0binary\n"));
+    assert_eq!(
+        (done.code, done.out.as_str()),
+        (Some(0), "through\0binary\n")
+    );
     assert!(done.err.starts_with("to-err\n"), "{done:?}");
 }
 
@@ -322,10 +448,15 @@ fn a_signal_of_the_terminal_reaches_the_program_once_and_the_trace_is_written() 
     assert_eq!(unsafe { libc::unlockpt(raw) }, 0);
     let mut name = [0; 64];
     // SAFETY: `name` has the length that is given.
-    assert_eq!(unsafe { libc::ptsname_r(raw, name.as_mut_ptr(), name.len()) }, 0);
+    let failed = unsafe { libc::ptsname_r(raw, name.as_mut_ptr(), name.len()) };
+    assert_eq!(failed, 0);
     // SAFETY: filled with a C string by the call above.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_str().unwrap();
-    let slave = fs::OpenOptions::new().read(true).write(true).open(name).unwrap();
+    let slave = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(name)
+        .unwrap();
     let mut command = folder.strandline();
     command
         .args(["record", "-o", "out.slt", "--", "/bin/sh", "-c", COUNTING])
@@ -348,14 +479,19 @@ fn a_signal_of_the_terminal_reaches_the_program_once_and_the_trace_is_written() 
     master.write_all(b"\x03").unwrap();
     let done = Done::of(child.wait_with_output().unwrap());
     assert_eq!(done.code, Some(11), "{done:?}");
-    assert!(done.err.ends_with("complete: 8 of 8 dispatches\n"), "{done:?}");
+    assert!(
+        done.err.ends_with("complete: 8 of 8 dispatches\n"),
+        "{done:?}"
+    );
 }
 
 #[test]
 fn an_ignored_signal_stays_ignored() {
     let folder = with_region("nohup");
     let bin = env!("CARGO_BIN_EXE_strandline");
-    let script = format!("trap '' HUP; exec {bin} record -o out.slt -- /bin/sh -c 'kill -HUP $$; kill -HUP $PPID; exit 4'");
+    let script = format!(
+        "trap '' HUP; exec {bin} record -o out.slt -- /bin/sh -c 'kill -HUP $$; kill -HUP $PPID; exit 4'"
+    );
     let output = std::process::Command::new("/bin/sh")
         .args(["-c", &script])
         .env("STRANDLINE_DIR", folder.path("live"))

@@ -19,7 +19,10 @@ pub struct Folder(pub PathBuf);
 impl Folder {
     pub fn new(name: &str) -> Self {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("strandline-test-{}-{number}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!(
+            "strandline-test-{}-{number}-{name}",
+            std::process::id()
+        ));
         fs::create_dir_all(path.join("lib")).unwrap();
         // `record` only needs to find the tool library: no program in these tests loads it.
         fs::write(path.join("lib/libstrandline_rocprofiler.so"), b"").unwrap();
@@ -45,7 +48,12 @@ impl Folder {
             .stdin(Stdio::null())
             .env("STRANDLINE_DIR", self.path("live"))
             .env("STRANDLINE_LIB_DIR", self.path("lib"));
-        for name in ["ROCP_TOOL_LIBRARIES", "STRANDLINE_OUT", "STRANDLINE_MODE", "STRANDLINE_BUDGET"] {
+        for name in [
+            "ROCP_TOOL_LIBRARIES",
+            "STRANDLINE_OUT",
+            "STRANDLINE_MODE",
+            "STRANDLINE_BUDGET",
+        ] {
             command.env_remove(name);
         }
         command
@@ -59,7 +67,9 @@ impl Folder {
     /// Regions that are left in the region folder.
     pub fn left_over(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
-        let Ok(entries) = fs::read_dir(self.path("live")) else { return found };
+        let Ok(entries) = fs::read_dir(self.path("live")) else {
+            return found;
+        };
         for entry in entries {
             found.push(entry.unwrap().path());
         }
@@ -117,8 +127,18 @@ pub fn session(recorded: u64, issued: u64, retired: u64) -> Builder {
         .operation(domain::RUNTIME, 214, "hipLaunchKernel");
     for id in 1..=recorded {
         let start = 1_000 + 10 * id;
-        region.record(0, Kind::Api, 1, &[start, start + 2, id, 0, 214 | 1 << 16, 0, pair(1, 42)]);
-        region.record(0, Kind::Dispatch, 1, &[start + 3, start + 8, id, 0, id, 9, 0, 7, 0, pair(1, 42)]);
+        region.record(
+            0,
+            Kind::Api,
+            1,
+            &[start, start + 2, id, 0, 214 | 1 << 16, 0, pair(1, 42)],
+        );
+        region.record(
+            0,
+            Kind::Dispatch,
+            1,
+            &[start + 3, start + 8, id, 0, id, 9, 0, 7, 0, pair(1, 42)],
+        );
     }
     let issued = Work {
         issued,
@@ -127,7 +147,11 @@ pub fn session(recorded: u64, issued: u64, retired: u64) -> Builder {
     };
     region.session_end(&SessionEnd {
         session: 1,
-        verdict: if issued.missing() > 0 { Verdict::Incomplete } else { Verdict::Complete },
+        verdict: if issued.missing() > 0 {
+            Verdict::Incomplete
+        } else {
+            Verdict::Complete
+        },
         proof: Proof::Pairs,
         dispatches: issued,
         low_watermark: recorded,

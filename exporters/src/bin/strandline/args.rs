@@ -70,10 +70,12 @@ pub(crate) struct Record {
     /// Memory for records: bytes, or with K, M or G; 1M to 64G [default: 512M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) budget: Option<String>,
-    /// What to record, separated by commas: passed to the tool library as STRANDLINE_KINDS
-    #[arg(long, value_name = "LIST", value_parser = list)]
+    /// What to record, separated by commas: hip, compiler, dispatch, copy, alloc, scratch, marker, all [default: all but
+    /// compiler]
+    #[arg(long, value_name = "LIST", value_parser = kinds)]
     pub(crate) kinds: Option<String>,
-    /// API functions to leave out, separated by commas: passed on as STRANDLINE_EXCLUDE_API
+    /// API functions to leave out, separated by commas, in place of the default list of frequent queries; a trailing `*`
+    /// matches any rest, `none` leaves nothing out
     #[arg(long, value_name = "LIST", value_parser = list)]
     pub(crate) exclude_api: Option<String>,
     /// Replace OUT when it exists
@@ -249,7 +251,20 @@ fn size(text: &str) -> Result<String, String> {
     }
 }
 
-/// Checks a list such as `api,dispatch`.
+/// Kinds that the tool library knows; with any other it would stay off.
+const KINDS: [&str; 9] = [
+    "hip", "compiler", "dispatch", "copy", "alloc", "scratch", "marker", "roctx", "all",
+];
+
+/// Checks a list of kinds, such as `hip,dispatch`.
+fn kinds(text: &str) -> Result<String, String> {
+    match text.split(',').find(|kind| !KINDS.contains(&kind.trim())) {
+        Some(kind) => Err(format!("`{kind}` is none of {}", KINDS.join(", "))),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// Checks a list of names.
 fn list(text: &str) -> Result<String, String> {
     if text.split(',').any(|item| item.trim().is_empty()) {
         return Err("expected names separated by commas".to_owned());
@@ -272,14 +287,33 @@ mod tests {
         for good in ["1048576", "1M", "512M", "2g", "64G"] {
             assert_eq!(size(good).as_deref(), Ok(good));
         }
-        for bad in ["", "M", "1.5M", "-1", "1MB", "1048575", "1023K", "65G", "99999999999999999999"] {
+        for bad in [
+            "",
+            "M",
+            "1.5M",
+            "-1",
+            "1MB",
+            "1048575",
+            "1023K",
+            "65G",
+            "99999999999999999999",
+        ] {
             assert!(size(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn everything_after_the_dashes_is_the_programs() {
-        let line = ["strandline", "record", "-o", "x.slt", "--", "sh", "-c", "--sim"];
+        let line = [
+            "strandline",
+            "record",
+            "-o",
+            "x.slt",
+            "--",
+            "sh",
+            "-c",
+            "--sim",
+        ];
         let Command::Record(record) = Cli::try_parse_from(line).unwrap().command else {
             panic!("not a record")
         };

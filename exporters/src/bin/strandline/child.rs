@@ -75,7 +75,12 @@ fn wait(mut child: Child) -> io::Result<Ended> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: `info` is a siginfo_t to be filled; the id is our own child's, which is not reaped yet.
         let waited = unsafe {
-            libc::waitid(libc::P_PID, child.id(), info.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT)
+            libc::waitid(
+                libc::P_PID,
+                child.id(),
+                info.as_mut_ptr(),
+                libc::WEXITED | libc::WNOWAIT,
+            )
         };
         if waited == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             break;
@@ -109,7 +114,8 @@ impl Handlers {
             }
             // SAFETY: a sigaction of zeros is valid: default action, no flags, empty mask.
             let mut new: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = pass_on;
+            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                pass_on;
             new.sa_sigaction = handler as usize;
             new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
             // SAFETY: the handler is async-signal-safe (I2) and lives as long as the process.
@@ -130,7 +136,11 @@ impl Drop for Handlers {
     }
 }
 
-extern "C" fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+extern "C" fn pass_on(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    _context: *mut libc::c_void,
+) {
     // SAFETY: the kernel hands a valid siginfo_t to a handler installed with SA_SIGINFO.
     let from_kernel = unsafe { (*info).si_code } > 0;
     if from_kernel {

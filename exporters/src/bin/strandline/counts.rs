@@ -221,7 +221,10 @@ mod tests {
             end.late = 5;
         });
         assert_eq!(counts.loss_line(), "lost 2 (after_close 2), late 5");
-        assert_eq!((counts.verdict_line().as_str(), counts.code()), ("complete: 4 of 4 dispatches", 3));
+        assert_eq!(
+            (counts.verdict_line().as_str(), counts.code()),
+            ("complete: 4 of 4 dispatches", 3)
+        );
         let counts = region(4, work(4, 0), |end| end.copies = work(3, 1));
         assert_eq!(
             counts.verdict_line(),
@@ -239,17 +242,26 @@ mod tests {
             ..SessionEnd::default()
         });
         assert_eq!(Counts::of(&region.trace()).code(), 0);
-        assert_eq!(Counts::of(&region.trace()).verdict_line(), "empty: 0 of 0 dispatches");
+        assert_eq!(
+            Counts::of(&region.trace()).verdict_line(),
+            "empty: 0 of 0 dispatches"
+        );
         // Session 3 was never opened as far as the sticky log says; its counter is there.
         region.counter(0, 3, Counter::Lost, 1);
         let counts = Counts::of(&region.trace());
-        assert_eq!((counts.loss_line().as_str(), counts.code()), ("lost 1 (no_segment 1), late 0", 3));
+        assert_eq!(
+            (counts.loss_line().as_str(), counts.code()),
+            ("lost 1 (no_segment 1), late 0", 3)
+        );
     }
 
     #[test]
     fn no_session_at_all() {
         let counts = Counts::of(&Builder::new().trace());
-        assert_eq!(counts.verdict_line(), "empty: 0 of 0 dispatches, no session was opened");
+        assert_eq!(
+            counts.verdict_line(),
+            "empty: 0 of 0 dispatches, no session was opened"
+        );
         assert_eq!(counts.code(), 0);
     }
 }

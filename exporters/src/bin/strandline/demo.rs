@@ -38,13 +38,14 @@ pub(crate) fn run(args: &args::Demo) -> Result<u8, Failure> {
             .map_err(|error| Failure::stdout(&error))
     };
     fs::create_dir_all(&args.dir).map_err(|error| Failure::io("making", &args.dir, &error))?;
-    let [trace_path, json, perfetto] = ["demo.slt", "demo.json", "demo.pftrace"].map(|name| args.dir.join(name));
+    let [trace_path, json, perfetto] =
+        ["demo.slt", "demo.json", "demo.pftrace"].map(|name| args.dir.join(name));
     print(
         "This is a simulation: a stand-in for AMD's rocprofiler-sdk and HIP runs a graph of 32 kernels 200 times.\n\
          No GPU does this work. The tool library, the trace and the exports are the real ones.\n\n",
     )?;
-    let executable =
-        env::current_exe().map_err(|error| Failure::io("looking for", Path::new("/proc/self/exe"), &error))?;
+    let executable = env::current_exe()
+        .map_err(|error| Failure::io("looking for", Path::new("/proc/self/exe"), &error))?;
     let target = Target::parse(&trace_path)?;
     target.check(true)?;
     let plan = Plan {

@@ -5,10 +5,10 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use strandline::Trace;
 use strandline::facts::Facts;
 use strandline::record::{Kind, Record, flag, high, low};
-use strandline::report::{self, IdSet};
-use strandline::Trace;
+use strandline::report::{self, IdSet, SessionReport};
 
 use crate::args;
 use crate::counts::Counts;
@@ -21,8 +21,10 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// Runs the command.
 pub(crate) fn run(args: &args::Dump) -> Result<u8, Failure> {
     let trace = input::open(&args.input)?;
-    let counts = Counts::of(&trace);
-    dump(&trace, &mut io::stdout().lock()).map_err(|error| Failure::stdout(&error))?;
+    let reports = report::sessions(&trace);
+    let mut counts = Counts::default();
+    counts.add(&trace, &reports);
+    dump(&trace, &reports, &mut io::stdout().lock()).map_err(|error| Failure::stdout(&error))?;
     for damage in trace.damage() {
         crate::failure::say(format_args!("reading {}: {damage}", args.input.display()));
     }
@@ -30,8 +32,8 @@ pub(crate) fn run(args: &args::Dump) -> Result<u8, Failure> {
 }
 
 /// Writes all records to `out`.
-pub(crate) fn dump(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
-    let mut lines = Lines::new(trace);
+fn dump(trace: &Trace, reports: &[SessionReport], out: &mut impl Write) -> io::Result<()> {
+    let mut lines = Lines::new(trace, reports);
     for entry in trace.entries() {
         lines.record(&entry.record, 0);
         if lines.buffer.len() >= BUFFER_BYTES {
@@ -64,8 +66,8 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(trace: &'a Trace) -> Self {
-        let windows = report::sessions(trace)
+    fn new(trace: &'a Trace, reports: &[SessionReport]) -> Self {
+        let windows = reports
             .iter()
             .map(|report| (report.id as u32, report.window()))
             .collect();
@@ -84,8 +86,13 @@ impl<'a> Lines<'a> {
 
     fn record(&mut self, record: &Record<'_>, more_flags: u16) {
         let Some(kind) = record.kind() else { return };
-        let Some(kind_name) = names::kind(kind) else { return };
-        let device = matches!(kind, Kind::Dispatch | Kind::Copy | Kind::Alloc | Kind::Scratch);
+        let Some(kind_name) = names::kind(kind) else {
+            return;
+        };
+        let device = matches!(
+            kind,
+            Kind::Dispatch | Kind::Copy | Kind::Alloc | Kind::Scratch
+        );
         let open = more_flags & flag::OPEN != 0;
         self.text("{\"kind\":\"");
         self.text(kind_name);
@@ -109,7 +116,10 @@ impl<'a> Lines<'a> {
         };
         self.optional("agent", agent);
         self.optional("queue", queue);
-        self.optional("stream", (record.stream() != 0).then(|| record.stream().into()));
+        self.optional(
+            "stream",
+            (record.stream() != 0).then(|| record.stream().into()),
+        );
         self.kernel(match kind {
             Kind::Dispatch => Some(record.word(6)),
             Kind::Enqueue => Some(record.word(5)),
@@ -144,7 +154,10 @@ impl<'a> Lines<'a> {
     fn retired(&mut self, retired: &strandline::facts::Retired) {
         self.text("{\"kind\":\"retired\",\"session\":");
         self.number(retired.session);
-        self.optional("dispatch_id", (!retired.copy).then_some(retired.dispatch_id));
+        self.optional(
+            "dispatch_id",
+            (!retired.copy).then_some(retired.dispatch_id),
+        );
         self.optional("correlation_id", Some(retired.correlation_id));
         self.text(",\"external_ids\":[],\"thread\":null,\"agent\":null,\"queue\":null,\"stream\":null,\"kernel\":null");
         self.text(if retired.copy {
@@ -160,8 +173,16 @@ impl<'a> Lines<'a> {
     /// The GPU of a copy: its destination, unless only its source is one.
     fn copying_agent(&self, record: &Record<'_>) -> u64 {
         let (source, destination) = (record.word(8), record.word(9));
-        let is_gpu = |handle| self.facts.agent(handle).is_some_and(strandline::facts::Agent::is_gpu);
-        if is_gpu(source) && !is_gpu(destination) { source } else { destination }
+        let is_gpu = |handle| {
+            self.facts
+                .agent(handle)
+                .is_some_and(strandline::facts::Agent::is_gpu)
+        };
+        if is_gpu(source) && !is_gpu(destination) {
+            source
+        } else {
+            destination
+        }
     }
 
     /// Which odd things hold for a dispatch or copy.
@@ -188,10 +209,9 @@ impl<'a> Lines<'a> {
             return;
         };
         let facts = self.facts;
-        let json = self
-            .kernels
-            .entry(id)
-            .or_insert_with(|| names::mangled(facts, id).map_or_else(|| "null".to_owned(), |name| quoted(&name)));
+        let json = self.kernels.entry(id).or_insert_with(|| {
+            names::mangled(facts, id).map_or_else(|| "null".to_owned(), |name| quoted(&name))
+        });
         self.buffer.extend_from_slice(json.as_bytes());
     }
 
@@ -297,7 +317,8 @@ mod tests {
 
     fn lines(region: &Builder) -> Vec<Value> {
         let mut out = Vec::new();
-        dump(&region.trace(), &mut out).unwrap();
+        let trace = region.trace();
+        dump(&trace, &report::sessions(&trace), &mut out).unwrap();
         String::from_utf8(out)
             .unwrap()
             .lines()
@@ -308,57 +329,132 @@ mod tests {
     #[test]
     fn every_kind_has_the_fields_of_the_contract() {
         let mut region = Builder::new();
-        region.session_begin(1, 1_000).kernel(9, b"_Z1kv.kd").operation(domain::RUNTIME, 214, "hipLaunchKernel");
+        region
+            .session_begin(1, 1_000)
+            .kernel(9, b"_Z1kv.kd")
+            .operation(domain::RUNTIME, 214, "hipLaunchKernel");
         let range = region.string(b"a \"range\"\n\x01\xff");
         let place = pair(3, 42);
-        region.record(0, Kind::Api, 1, &[1_010, 1_020, 7, 0, 214 | 1 << 16, 99, pair(3, 42)]);
+        region.record(
+            0,
+            Kind::Api,
+            1,
+            &[1_010, 1_020, 7, 0, 214 | 1 << 16, 99, pair(3, 42)],
+        );
         region.record(0, Kind::Enqueue, 1, &[1_015, 5, 7, 0, 9, 0, place]);
         region.record(
             0,
             Kind::Dispatch,
             1,
             &[
-                1_100, 1_200, 7, 0, 5, 9, 88, 11, 0, place, pair(64, 2), pair(1, 256), pair(4, 5), 0, 0,
+                1_100,
+                1_200,
+                7,
+                0,
+                5,
+                9,
+                88,
+                11,
+                0,
+                place,
+                pair(64, 2),
+                pair(1, 256),
+                pair(4, 5),
+                0,
+                0,
             ],
         );
-        region.record(0, Kind::Copy, 1, &[0, 1_300, 8, 0, 2, 4096, 0, 10, 11, pair(0, 42)]);
-        region.record(0, Kind::Range, 1, &[1_001, 1_900, 0, 0, 0, range, pair(0, 42)]);
+        region.record(
+            0,
+            Kind::Copy,
+            1,
+            &[0, 1_300, 8, 0, 2, 4096, 0, 10, 11, pair(0, 42)],
+        );
+        region.record(
+            0,
+            Kind::Range,
+            1,
+            &[1_001, 1_900, 0, 0, 0, range, pair(0, 42)],
+        );
         region.record(0, Kind::Mark, 1, &[1_002, 0, 0, 0, 0, range, pair(0, 42)]);
-        region.record(0, Kind::OpenCall, 1, &[1_950, 0, 12, 0, 214 | 1 << 16, 0, place]);
+        region.record(
+            0,
+            Kind::OpenCall,
+            1,
+            &[1_950, 0, 12, 0, 214 | 1 << 16, 0, place],
+        );
         region.record(0, Kind::Retired, 1, &[pair(0, 1), 6, 9, 1]);
         region.record(0, Kind::Thread, 1, &[1_000, 42, 1]);
         region.session_end(&SessionEnd {
             session: 1,
             verdict: Verdict::Complete,
             proof: Proof::Pairs,
-            dispatches: Work { issued: 1, ..Work::default() },
+            dispatches: Work {
+                issued: 1,
+                ..Work::default()
+            },
             begin_ns: 1_000,
             returned_ns: 2_000,
             ..SessionEnd::default()
         });
         let lines = lines(&region);
         let fields = [
-            "kind", "session", "dispatch_id", "correlation_id", "external_ids", "thread", "agent", "queue", "stream", "kernel",
-            "name", "start_ns", "end_ns", "grid", "block", "bytes", "flags",
+            "kind",
+            "session",
+            "dispatch_id",
+            "correlation_id",
+            "external_ids",
+            "thread",
+            "agent",
+            "queue",
+            "stream",
+            "kernel",
+            "name",
+            "start_ns",
+            "end_ns",
+            "grid",
+            "block",
+            "bytes",
+            "flags",
         ];
         for line in &lines {
             for field in fields {
                 assert!(line.get(field).is_some(), "{field} of {line}");
             }
         }
-        let kinds: Vec<_> = lines.iter().map(|line| line["kind"].as_str().unwrap()).collect();
-        assert_eq!(kinds, ["api", "enqueue", "dispatch", "copy", "range", "mark", "api", "retired"]);
+        let kinds: Vec<_> = lines
+            .iter()
+            .map(|line| line["kind"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                "api", "enqueue", "dispatch", "copy", "range", "mark", "api", "retired"
+            ]
+        );
         assert_eq!(
             lines[2],
             json!({"kind": "dispatch", "session": 1, "dispatch_id": 5, "correlation_id": 7, "external_ids": [88],
                 "thread": 42, "agent": 11, "queue": 0, "stream": 3, "kernel": "_Z1kv", "name": null, "start_ns": 1100,
                 "end_ns": 1200, "grid": [256, 4, 5], "block": [64, 2, 1], "bytes": null, "flags": []})
         );
-        assert_eq!((&lines[0]["name"], &lines[0]["external_ids"]), (&json!("hipLaunchKernel"), &json!([99])));
-        assert_eq!((&lines[3]["flags"], &lines[3]["start_ns"]), (&json!(["untimed", "no_launch"]), &json!(0)));
-        assert_eq!((&lines[3]["stream"], &lines[3]["name"]), (&Value::Null, &json!("HostToDevice")));
+        assert_eq!(
+            (&lines[0]["name"], &lines[0]["external_ids"]),
+            (&json!("hipLaunchKernel"), &json!([99]))
+        );
+        assert_eq!(
+            (&lines[3]["flags"], &lines[3]["start_ns"]),
+            (&json!(["untimed", "no_launch"]), &json!(0))
+        );
+        assert_eq!(
+            (&lines[3]["stream"], &lines[3]["name"]),
+            (&Value::Null, &json!("HostToDevice"))
+        );
         assert_eq!(lines[4]["name"], json!("a \"range\"\n\u{1}\u{fffd}"));
-        assert_eq!((&lines[6]["flags"], &lines[6]["end_ns"]), (&json!(["open"]), &Value::Null));
+        assert_eq!(
+            (&lines[6]["flags"], &lines[6]["end_ns"]),
+            (&json!(["open"]), &Value::Null)
+        );
     }
 
     #[test]
@@ -369,12 +465,17 @@ mod tests {
             vendor_ns,
             ..Default::default()
         };
-        region.anchor(clock(1_000, 500_000)).anchor(clock(2_000, 502_000));
+        region
+            .anchor(clock(1_000, 500_000))
+            .anchor(clock(2_000, 502_000));
         region.session_begin(1, 500_000);
         region.record(0, Kind::Api, 1, &[1_500, 1_600, 7]);
         region.record(0, Kind::Dispatch, 1, &[u64::MAX, 5, 7]);
         let lines = lines(&region);
-        assert_eq!((&lines[0]["start_ns"], &lines[0]["end_ns"]), (&json!(501_000), &json!(501_200)));
+        assert_eq!(
+            (&lines[0]["start_ns"], &lines[0]["end_ns"]),
+            (&json!(501_000), &json!(501_200))
+        );
         assert_eq!(lines[1]["start_ns"], json!(u64::MAX));
         assert_eq!(lines[1]["flags"], json!(["end_before_start"]));
         assert_eq!(lines[1]["kernel"], Value::Null);
@@ -393,7 +494,7 @@ mod tests {
         }
         let mut region = Builder::new();
         region.session_begin(1, 0).record(0, Kind::Mark, 1, &[1]);
-        let error = dump(&region.trace(), &mut Closed).unwrap_err();
+        let error = dump(&region.trace(), &[], &mut Closed).unwrap_err();
         assert_eq!(Failure::stdout(&error).code, 0);
     }
 }

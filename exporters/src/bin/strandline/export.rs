@@ -1,15 +1,17 @@
 //! `strandline export`, and how the other commands write a trace to a file.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use strandline::Trace;
+use strandline_exporters::{ExportError, ExportReport, Format, Options};
 
 use crate::args;
 use crate::counts::Counts;
-use crate::failure::{Failure, advice, code, reason, say};
+use crate::failure::{Failure, advice, reason, say};
 use crate::{input, progress};
 
 /// Extensions of the formats that can be written.
@@ -17,14 +19,31 @@ const FORMATS: [&str; 4] = [".json.gz", ".json", ".pftrace", ".slt"];
 
 /// Runs the command.
 pub(crate) fn run(args: &args::Export) -> Result<u8, Failure> {
-    let target = Target::parse(&args.out)?;
-    target.check(args.force)?;
-    let traces: Vec<Trace> = args.inputs.iter().map(|path| input::open(path)).collect::<Result<_, _>>()?;
+    let target = if args.out.as_os_str() == "-" {
+        None
+    } else {
+        let target = Target::parse(&args.out)?;
+        target.check(args.force)?;
+        Some(target)
+    };
+    let traces: Vec<Trace> = args
+        .inputs
+        .iter()
+        .map(|path| input::open(path))
+        .collect::<Result<_, _>>()?;
     let mut counts = Counts::default();
     for trace in &traces {
         counts.add(trace, &strandline::report::sessions(trace));
     }
-    target.write(&traces, args.force)?;
+    match &target {
+        Some(target) => {
+            let report = target.write(&traces, args.force)?;
+            for file in &report.files {
+                say(format_args!("wrote {}", file.display()));
+            }
+        }
+        None => to_stdout(&traces)?,
+    }
     say(counts.loss_line());
     say(counts.verdict_line());
     Ok(counts.code())
@@ -84,7 +103,11 @@ impl Target {
             return Err(self.exists());
         }
         if self.path.is_dir() {
-            return Err(Failure::io("writing", &self.path, &io::ErrorKind::IsADirectory.into()));
+            return Err(Failure::io(
+                "writing",
+                &self.path,
+                &io::ErrorKind::IsADirectory.into(),
+            ));
         }
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -119,19 +142,52 @@ impl Target {
         ))
     }
 
-    /// Writes traces to it.
-    pub(crate) fn write(&self, traces: &[Trace], force: bool) -> Result<(), Failure> {
-        let _ = code::FINE;
-        let [trace] = traces else { return Err(Failure::new("several inputs: not yet")) };
-        if self.extension != ".slt" {
-            return Err(Failure::new("format: not yet"));
+    /// Writes traces to it, and says which files were made.
+    pub(crate) fn write(&self, traces: &[Trace], force: bool) -> Result<ExportReport, Failure> {
+        for trace in traces {
+            self.refuse_input(trace)?;
         }
-        if !force && self.path.exists() {
-            return Err(self.exists());
-        }
+        let options = Options {
+            force,
+            ..Options::default()
+        };
         progress::during(&format!("writing {}", self.path.display()), || {
-            fs::copy(trace.path(), &self.path).map(|_| ()).map_err(|error| self.cannot(&error))
+            strandline_exporters::export(traces, &self.path, &options)
         })
+        .map_err(|error| self.describe(&error))
+    }
+
+    /// Replacing a file that is being read is never what was meant.
+    fn refuse_input(&self, trace: &Trace) -> Result<(), Failure> {
+        let (Ok(one), Ok(other)) = (fs::metadata(&self.path), fs::metadata(trace.path())) else {
+            return Ok(());
+        };
+        if (one.dev(), one.ino()) != (other.dev(), other.ino()) {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "writing {}: it is the input {}; choose another name",
+            self.path.display(),
+            trace.path().display()
+        )))
+    }
+
+    fn describe(&self, error: &ExportError) -> Failure {
+        match error {
+            ExportError::Exists { .. } => self.exists(),
+            ExportError::Io { doing, path, error } => Failure::io(doing, path, error),
+            other => Failure::new(other.to_string()),
+        }
+    }
+}
+
+/// Writes Chrome JSON to standard output.
+fn to_stdout(traces: &[Trace]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match strandline_exporters::export_to(traces, Format::Json, &mut out, &Options::default()) {
+        Ok(_) => out.flush().map_err(|error| Failure::stdout(&error)),
+        Err(ExportError::Io { error, .. }) => Err(Failure::stdout(&error)),
+        Err(error) => Err(Failure::new(error.to_string())),
     }
 }
 
@@ -141,7 +197,13 @@ mod tests {
 
     #[test]
     fn names_of_further_processes_keep_the_whole_extension() {
-        let further = |path: &str| Target::parse(Path::new(path)).unwrap().further("77").path().to_owned();
+        let further = |path: &str| {
+            Target::parse(Path::new(path))
+                .unwrap()
+                .further("77")
+                .path()
+                .to_owned()
+        };
         assert_eq!(further("a/run.json.gz"), Path::new("a/run.77.json.gz"));
         assert_eq!(further("run.slt"), Path::new("run.77.slt"));
         assert_eq!(further("run.v2.pftrace"), Path::new("run.v2.77.pftrace"));
@@ -149,7 +211,15 @@ mod tests {
 
     #[test]
     fn an_unknown_type_is_refused_with_the_known_ones() {
-        for bad in ["run", "run.txt", ".slt", "run.gz", "a.slt/", "run.SLT.bak", ""] {
+        for bad in [
+            "run",
+            "run.txt",
+            ".slt",
+            "run.gz",
+            "a.slt/",
+            "run.SLT.bak",
+            "",
+        ] {
             let ok = bad == "a.slt/";
             assert_eq!(Target::parse(Path::new(bad)).is_ok(), ok, "{bad}");
         }

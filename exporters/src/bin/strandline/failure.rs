@@ -39,7 +39,12 @@ impl Failure {
 
     /// An I/O error at a path: `doing` is a verb with "ing".
     pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Self {
-        Self::new(format!("{doing} {}: {}{}", path.display(), reason(error), advice(error)))
+        Self::new(format!(
+            "{doing} {}: {}{}",
+            path.display(),
+            reason(error),
+            advice(error)
+        ))
     }
 
     /// An error on standard output. A reader that has gone away is no failure.
@@ -50,27 +55,29 @@ impl Failure {
                 text: String::new(),
             };
         }
-        Self::new(format!("writing to standard output: {}{}", reason(error), advice(error)))
+        Self::new(format!(
+            "writing to standard output: {}{}",
+            reason(error),
+            advice(error)
+        ))
     }
 }
 
 /// The system's words for an error, without its number.
 pub(crate) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let mut text = match text.find(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    };
-    if let Some(first) = text.get_mut(..1)
-        && !text_is_acronym(&error.to_string())
-    {
+    let mut text = error.to_string();
+    if let Some(end) = text.find(" (os error ") {
+        text.truncate(end);
+    }
+    // The system begins with a capital, a message's middle does not; `HIP` stays as it is.
+    let is_word = text
+        .as_bytes()
+        .get(1)
+        .is_none_or(|byte| !byte.is_ascii_uppercase());
+    if is_word && let Some(first) = text.get_mut(..1) {
         first.make_ascii_lowercase();
     }
     text
-}
-
-fn text_is_acronym(text: &str) -> bool {
-    text.bytes().nth(1).is_some_and(|byte| byte.is_ascii_uppercase())
 }
 
 /// What to do about an I/O error, or nothing.

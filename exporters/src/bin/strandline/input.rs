@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use strandline::trace::TraceError;
-use strandline::header::HeaderError;
 use strandline::Trace;
+use strandline::header::HeaderError;
+use strandline::trace::TraceError;
 
 use crate::failure::{Failure, advice, reason};
 
@@ -26,7 +26,9 @@ fn describe(error: &TraceError) -> Failure {
         )),
         TraceError::Header { path, error } => {
             let next = match error {
-                HeaderError::Magic => "; give a .slt file, as `strandline record -o run.slt` makes them",
+                HeaderError::Magic => {
+                    "; give a .slt file, as `strandline record -o run.slt` makes them"
+                }
                 HeaderError::Newer { .. } | HeaderError::Features { .. } => "",
                 _ => "; nothing of it can be read, record again or use a copy",
             };

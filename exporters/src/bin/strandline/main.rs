@@ -19,7 +19,6 @@ mod progress;
 mod record;
 mod recover;
 mod region_folder;
-mod sim_workload;
 mod summary;
 
 use std::process::ExitCode;

@@ -2,16 +2,13 @@
 
 use strandline::facts::Facts;
 use strandline::record::{Kind, flag};
+use strandline_exporters::demangle::{display_name, strip_descriptor};
 
 /// A kernel's mangled name without the suffix of its descriptor symbol, or `None` when the symbol is not in the trace.
 pub(crate) fn mangled(facts: &Facts, kernel_id: u64) -> Option<String> {
-    let name = match facts.kernel_name(kernel_id) {
-        Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+    Some(match facts.kernel_name(kernel_id) {
+        Some(bytes) => String::from_utf8_lossy(strip_descriptor(bytes)).into_owned(),
         None => facts.text(facts.kernels.get(&kernel_id)?.name),
-    };
-    Some(match name.strip_suffix(".kd") {
-        Some(name) => name.to_owned(),
-        None => name,
     })
 }
 
@@ -48,7 +45,13 @@ pub(crate) fn kind(kind: Kind) -> Option<&'static str> {
 /// What a copy, allocation or scratch operation is called; the numbers are the SDK's.
 pub(crate) fn device_operation(kind: Kind, operation: u32) -> String {
     let names: &[&str] = match kind {
-        Kind::Copy | Kind::CopyIssue => &["None", "HostToHost", "HostToDevice", "DeviceToHost", "DeviceToDevice"],
+        Kind::Copy | Kind::CopyIssue => &[
+            "None",
+            "HostToHost",
+            "HostToDevice",
+            "DeviceToHost",
+            "DeviceToDevice",
+        ],
         Kind::Alloc => &["None", "Allocate", "VmemAllocate", "Free", "VmemFree"],
         _ => &["None", "Alloc", "Free", "AsyncReclaim"],
     };
@@ -60,7 +63,7 @@ pub(crate) fn device_operation(kind: Kind, operation: u32) -> String {
 
 /// A kernel's name as people write it; what is not mangled stays as it is.
 pub(crate) fn demangled(mangled: &str) -> String {
-    mangled.to_owned()
+    String::from_utf8_lossy(&display_name(mangled.as_bytes())).into_owned()
 }
 
 /// A boot id as the kernel prints it.
@@ -82,7 +85,8 @@ mod tests {
     #[test]
     fn a_boot_id_reads_as_in_proc() {
         let bytes = [
-            0x12, 0x3e, 0x45, 0x67, 0xe8, 0x9b, 0x12, 0xd3, 0xa4, 0x56, 0x42, 0x66, 0x14, 0x17, 0x40, 0x00,
+            0x12, 0x3e, 0x45, 0x67, 0xe8, 0x9b, 0x12, 0xd3, 0xa4, 0x56, 0x42, 0x66, 0x14, 0x17,
+            0x40, 0x00,
         ];
         assert_eq!(uuid(&bytes), "123e4567-e89b-12d3-a456-426614174000");
     }

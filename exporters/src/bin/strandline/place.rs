@@ -9,7 +9,6 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::args;
-use crate::sim_workload;
 use crate::failure::{Failure, code, reason};
 
 /// File name of the tool library for rocprofiler-sdk.
@@ -49,7 +48,10 @@ fn library(name: &str) -> Result<PathBuf, Failure> {
             return Ok(path);
         }
     }
-    let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    let looked: Vec<String> = folders
+        .iter()
+        .map(|folder| folder.display().to_string())
+        .collect();
     Err(Failure::new(format!(
         "looking for {name}: it is not in {}; build it (`cargo build --release` builds all of Strandline) or set STRANDLINE_LIB_DIR",
         looked.join(", ")
@@ -83,8 +85,12 @@ pub(crate) fn sim_folder() -> Result<PathBuf, Failure> {
 }
 
 fn executable_folder() -> Result<PathBuf, Failure> {
-    let executable = env::current_exe()
-        .map_err(|error| Failure::new(format!("looking for strandline's own executable: {}", reason(&error))))?;
+    let executable = env::current_exe().map_err(|error| {
+        Failure::new(format!(
+            "looking for strandline's own executable: {}",
+            reason(&error)
+        ))
+    })?;
     Ok(executable.parent().unwrap_or(Path::new("/")).to_owned())
 }
 

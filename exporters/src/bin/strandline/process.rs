@@ -16,7 +16,10 @@ pub(crate) fn is_alive(header: &Header) -> bool {
         return false;
     }
     match start_ns(header.pid) {
-        Some(start) => header.process_start_ns == 0 || start.abs_diff(header.process_start_ns) <= START_SLACK_NS,
+        Some(start) => {
+            header.process_start_ns == 0
+                || start.abs_diff(header.process_start_ns) <= START_SLACK_NS
+        }
         None => false,
     }
 }

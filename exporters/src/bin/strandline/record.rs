@@ -131,7 +131,12 @@ impl Plan {
         Ok(recorded)
     }
 
-    fn set_environment(&self, command: &mut Command, tool: &Path, folder: &Private) -> Result<(), Failure> {
+    fn set_environment(
+        &self,
+        command: &mut Command,
+        tool: &Path,
+        folder: &Private,
+    ) -> Result<(), Failure> {
         let list_error = |path: &Path| {
             Failure::new(format!(
                 "setting up the recording: {} contains a colon, which separates entries of the list it must stand in; move Strandline to another folder",
@@ -141,7 +146,10 @@ impl Plan {
         if !place::fits_colon_list(tool.as_os_str()) {
             return Err(list_error(tool));
         }
-        let tools = tool_list(env::var_os("ROCP_TOOL_LIBRARIES").as_deref(), tool.as_os_str());
+        let tools = tool_list(
+            env::var_os("ROCP_TOOL_LIBRARIES").as_deref(),
+            tool.as_os_str(),
+        );
         command.env("ROCP_TOOL_LIBRARIES", tools);
         command.env("STRANDLINE_OUT", folder.region());
         for (name, value) in &self.settings {
@@ -162,7 +170,11 @@ impl Plan {
         let regions = match folder.regions() {
             Ok(regions) => regions,
             Err(error) => {
-                say(format_args!("looking for the recorded regions: {}{}", reason(&error), advice(&error)));
+                say(format_args!(
+                    "looking for the recorded regions: {}{}",
+                    reason(&error),
+                    advice(&error)
+                ));
                 recorded.failed = true;
                 return;
             }
@@ -194,11 +206,22 @@ impl Plan {
         let alive = process::is_alive(trace.header());
         let counts = Counts::of(&trace);
         let traces = [trace];
-        target.write(&traces, self.force)?;
+        let report = target.write(&traces, self.force)?;
         let [trace] = &traces;
         let header = trace.header();
-        let simulated = if header.simulated { "SIMULATED on a stand-in SDK, " } else { "" };
-        say(format_args!("wrote {}: {simulated}pid {}, {}", target.path().display(), header.pid, counts.loss_line()));
+        let simulated = if header.simulated {
+            "SIMULATED on a stand-in SDK, "
+        } else {
+            ""
+        };
+        for file in &report.files {
+            say(format_args!(
+                "wrote {}: {simulated}pid {}, {}",
+                file.display(),
+                header.pid,
+                counts.loss_line()
+            ));
+        }
         say(counts.verdict_line());
         if alive {
             say(format_args!(
@@ -218,7 +241,10 @@ impl Plan {
         } else {
             "it made no GPU call, or this machine's ROCm can't be traced (`strandline doctor` says why)"
         };
-        format!("nothing was recorded and {} was not written: {program} started no GPU runtime that loads the tool library; {why}", self.target.path().display())
+        format!(
+            "nothing was recorded and {} was not written: {program} started no GPU runtime that loads the tool library; {why}",
+            self.target.path().display()
+        )
     }
 }
 
@@ -226,7 +252,10 @@ fn not_started(program: &OsStr, error: &io::Error) -> Failure {
     let (code, next) = if error.kind() == io::ErrorKind::NotFound {
         (code::NOT_FOUND, "; check its name and PATH")
     } else {
-        (code::NOT_RUNNABLE, "; check that it is a program and may be run")
+        (
+            code::NOT_RUNNABLE,
+            "; check that it is a program and may be run",
+        )
     };
     Failure {
         code,
@@ -282,7 +311,13 @@ mod tests {
     #[test]
     fn the_stand_in_comes_first() {
         assert_eq!(search_path(None, OsStr::new("/sim")), "/sim");
-        assert_eq!(search_path(Some(OsStr::new("")), OsStr::new("/sim")), "/sim");
-        assert_eq!(search_path(Some(OsStr::new("/opt/rocm/lib")), OsStr::new("/sim")), "/sim:/opt/rocm/lib");
+        assert_eq!(
+            search_path(Some(OsStr::new("")), OsStr::new("/sim")),
+            "/sim"
+        );
+        assert_eq!(
+            search_path(Some(OsStr::new("/opt/rocm/lib")), OsStr::new("/sim")),
+            "/sim:/opt/rocm/lib"
+        );
     }
 }

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 
+use strandline::Trace;
 use strandline::record::Kind;
 use strandline::report::{self, SessionReport};
-use strandline::Trace;
 
 use crate::args;
 use crate::counts::Counts;
@@ -42,7 +42,10 @@ pub(crate) fn run(args: &args::Recover) -> Result<u8, Failure> {
         return list(input);
     }
     if args.input.is_none() {
-        print(&format!("no region was left behind: {} does not exist\n", input.display()))?;
+        print(&format!(
+            "no region was left behind: {} does not exist\n",
+            input.display()
+        ))?;
         return Ok(code::FINE);
     }
     let trace = input::open(input)?;
@@ -50,24 +53,36 @@ pub(crate) fn run(args: &args::Recover) -> Result<u8, Failure> {
     let mut counts = Counts::default();
     counts.add(&trace, &reports);
     if let Some(target) = &target {
-        target.write(&[input::open(input)?], args.force)?;
-        say(format_args!("wrote {}", target.path().display()));
+        let report = target.write(&[input::open(input)?], args.force)?;
+        for file in &report.files {
+            say(format_args!("wrote {}", file.display()));
+        }
     }
     print(&describe(&trace, &reports, &counts))?;
     Ok(counts.code())
 }
 
 fn print(text: &str) -> Result<(), Failure> {
-    io::stdout().write_all(text.as_bytes()).map_err(|error| Failure::stdout(&error))
+    io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::stdout(&error))
 }
 
 /// One line for each region in a folder.
 fn list(folder: &Path) -> Result<u8, Failure> {
     let found = region_folder::find(folder).map_err(|error| {
-        Failure::new(format!("reading {}: {}{}", folder.display(), reason(&error), advice(&error)))
+        Failure::new(format!(
+            "reading {}: {}{}",
+            folder.display(),
+            reason(&error),
+            advice(&error)
+        ))
     })?;
     if found.is_empty() {
-        print(&format!("no region was left behind in {}\n", folder.display()))?;
+        print(&format!(
+            "no region was left behind in {}\n",
+            folder.display()
+        ))?;
     }
     let mut exit = code::FINE;
     for path in found {
@@ -75,7 +90,11 @@ fn list(folder: &Path) -> Result<u8, Failure> {
             Ok(trace) => {
                 let counts = Counts::of(&trace);
                 let header = trace.header();
-                let state = if process::is_alive(header) { "running" } else { "dead" };
+                let state = if process::is_alive(header) {
+                    "running"
+                } else {
+                    "dead"
+                };
                 print(&format!(
                     "{}: pid {} ({state}) {}; {}; {}\n",
                     path.display(),
@@ -112,20 +131,35 @@ fn write_description(
     let header = trace.header();
     writeln!(out, "{}", trace.path().display())?;
     if header.simulated {
-        writeln!(out, "  SIMULATED: recorded on a stand-in SDK, no GPU did this work")?;
+        writeln!(
+            out,
+            "  SIMULATED: recorded on a stand-in SDK, no GPU did this work"
+        )?;
     }
     let state = if process::is_alive(header) {
         "still runs on this machine: this is a look at a live region"
     } else {
         "is gone"
     };
-    writeln!(out, "  process   pid {} {state}: {}", header.pid, printable(&header.program))?;
+    writeln!(
+        out,
+        "  process   pid {} {state}: {}",
+        header.pid,
+        printable(&header.program)
+    )?;
     let phase = trace.phase().map_or("unknown", |phase| phase.name());
-    writeln!(out, "  phase     {phase}, the last that its runtime reached")?;
+    writeln!(
+        out,
+        "  phase     {phase}, the last that its runtime reached"
+    )?;
     writeln!(out, "  records   {} cells published", trace.cells())?;
     let newest = newest_time(trace);
     for report in reports {
-        let state = if report.unfinished { "never closed" } else { "closed" };
+        let state = if report.unfinished {
+            "never closed"
+        } else {
+            "closed"
+        };
         writeln!(
             out,
             "  session {}: {state}, {}; dispatches {} of {}, copies {} of {}",
@@ -168,7 +202,10 @@ fn write_description(
         }
     }
     if outside > 0 {
-        writeln!(out, "  {outside} other threads that recorded were inside of no call")?;
+        writeln!(
+            out,
+            "  {outside} other threads that recorded were inside of no call"
+        )?;
     }
     for damage in trace.damage() {
         writeln!(out, "  damaged   {damage}")?;
@@ -185,9 +222,15 @@ fn newest_time(trace: &Trace) -> u64 {
     for entry in trace.entries() {
         let record = entry.record;
         match record.kind() {
-            Some(Kind::Dispatch | Kind::Copy | Kind::Alloc | Kind::Scratch) => newest = newest.max(record.end()),
-            Some(Kind::Api | Kind::Range) => newest_ticks = newest_ticks.max(record.start()).max(record.end()),
-            Some(Kind::Enqueue | Kind::CopyIssue | Kind::Mark) => newest_ticks = newest_ticks.max(record.start()),
+            Some(Kind::Dispatch | Kind::Copy | Kind::Alloc | Kind::Scratch) => {
+                newest = newest.max(record.end())
+            }
+            Some(Kind::Api | Kind::Range) => {
+                newest_ticks = newest_ticks.max(record.start()).max(record.end())
+            }
+            Some(Kind::Enqueue | Kind::CopyIssue | Kind::Mark) => {
+                newest_ticks = newest_ticks.max(record.start())
+            }
             _ => {}
         }
     }
@@ -197,6 +240,10 @@ fn newest_time(trace: &Trace) -> u64 {
         }
     }
     // A device time can be garbage; a host time can't, so it counts where the two are far apart.
-    let host = if newest_ticks == 0 { 0 } else { clock.vendor_ns(newest_ticks) };
+    let host = if newest_ticks == 0 {
+        0
+    } else {
+        clock.vendor_ns(newest_ticks)
+    };
     if host != 0 { host } else { newest }
 }

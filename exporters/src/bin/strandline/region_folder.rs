@@ -13,8 +13,13 @@ use crate::place;
 /// The region folder by the contract's rules: STRANDLINE_DIR, else `$XDG_RUNTIME_DIR/strandline`, else
 /// `/dev/shm/strandline-UID`.
 pub(crate) fn path() -> PathBuf {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("STRANDLINE_DIR").unwrap_or_else(|| strandline::settings::default_dir(set("XDG_RUNTIME_DIR")))
+    let set = |name| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    set("STRANDLINE_DIR")
+        .unwrap_or_else(|| strandline::settings::default_dir(set("XDG_RUNTIME_DIR")))
 }
 
 /// A folder of one recording, closed to others.
@@ -77,7 +82,10 @@ impl Private {
             let Some(name) = name.to_str() else { continue };
             if name == "live.slt" {
                 regions.push((None, entry.path()));
-            } else if let Some(middle) = name.strip_prefix("live.").and_then(|name| name.strip_suffix(".slt")) {
+            } else if let Some(middle) = name
+                .strip_prefix("live.")
+                .and_then(|name| name.strip_suffix(".slt"))
+            {
                 regions.push((Some(middle.to_owned()), entry.path()));
             }
         }
@@ -97,13 +105,17 @@ pub(crate) fn find(folder: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            let Ok(below) = fs::read_dir(&path) else { continue };
+            let Ok(below) = fs::read_dir(&path) else {
+                continue;
+            };
             found.extend(below.filter_map(|entry| Some(entry.ok()?.path())));
         } else {
             found.push(path);
         }
     }
-    found.retain(|path| path.extension().is_some_and(|extension| extension == "slt") && path.is_file());
+    found.retain(|path| {
+        path.extension().is_some_and(|extension| extension == "slt") && path.is_file()
+    });
     found.sort();
     Ok(found)
 }

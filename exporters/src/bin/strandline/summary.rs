@@ -213,7 +213,9 @@ fn kernels(trace: &Trace) -> Vec<Kernel> {
         let sums = by_id.entry(record.word(6)).or_default();
         sums.0 += 1;
         if record.start() != 0 {
-            sums.1 = sums.1.saturating_add(record.end().saturating_sub(record.start()));
+            sums.1 = sums
+                .1
+                .saturating_add(record.end().saturating_sub(record.start()));
         }
     }
     let mut by_name: HashMap<String, (u64, u64)> = HashMap::new();
@@ -255,7 +257,11 @@ fn write_text(
     let (header, facts) = (trace.header(), trace.facts());
     writeln!(out, "{}", trace.path().display())?;
     if header.simulated {
-        writeln!(out, "  SIMULATED: recorded on a stand-in SDK, no GPU did this work ({})", header.sdk)?;
+        writeln!(
+            out,
+            "  SIMULATED: recorded on a stand-in SDK, no GPU did this work ({})",
+            header.sdk
+        )?;
     }
     writeln!(
         out,
@@ -295,7 +301,13 @@ fn write_text(
 }
 
 fn write_session(out: &mut String, report: &SessionReport) -> std::fmt::Result {
-    write!(out, "  session {}: {}, proof {}", report.id, report.verdict.name(), report.proof.name())?;
+    write!(
+        out,
+        "  session {}: {}, proof {}",
+        report.id,
+        report.verdict.name(),
+        report.proof.name()
+    )?;
     if report.unfinished {
         write!(out, ", never closed: the process died or still runs")?;
     }
@@ -303,7 +315,10 @@ fn write_session(out: &mut String, report: &SessionReport) -> std::fmt::Result {
         write!(out, ", retirement was switched off")?;
     }
     writeln!(out)?;
-    for (what, work) in [("dispatches", &report.dispatches), ("copies", &report.copies)] {
+    for (what, work) in [
+        ("dispatches", &report.dispatches),
+        ("copies", &report.copies),
+    ] {
         writeln!(
             out,
             "    {what:<10} issued {}, recorded {}, retired without a record {}, missing {}",
@@ -339,7 +354,11 @@ fn write_session(out: &mut String, report: &SessionReport) -> std::fmt::Result {
         report.low_watermark, report.high_watermark
     )?;
     if report.requested_ns != 0 && report.returned_ns >= report.requested_ns {
-        write!(out, "    stop       took {}", duration(report.returned_ns - report.requested_ns))?;
+        write!(
+            out,
+            "    stop       took {}",
+            duration(report.returned_ns - report.requested_ns)
+        )?;
         if report.last_arrival_ns > report.requested_ns {
             write!(
                 out,
@@ -421,10 +440,18 @@ mod tests {
     fn sample() -> Builder {
         let mut region = Builder::new();
         region.session_begin(1, 1_000).gpu(7, 0, "gfx942", "MI300X");
-        region.kernel(5, b"_Z3foov.kd").kernel(6, b"bar.kd").kernel(9, b"bar.kd");
+        region
+            .kernel(5, b"_Z3foov.kd")
+            .kernel(6, b"bar.kd")
+            .kernel(9, b"bar.kd");
         for (id, kernel, ns) in [(1, 5, 100), (2, 6, 500), (3, 9, 300), (4, 5, 0)] {
             let start = if ns == 0 { 0 } else { 1_100 };
-            region.record(0, Kind::Dispatch, 1, &[start, start + ns, id, 0, id, kernel]);
+            region.record(
+                0,
+                Kind::Dispatch,
+                1,
+                &[start, start + ns, id, 0, id, kernel],
+            );
         }
         region.session_end(&SessionEnd {
             session: 1,
@@ -469,8 +496,14 @@ mod tests {
         let reports = report::sessions(&trace);
         let text = text(&trace, &reports, &Counts::of(&trace));
         assert!(text.contains("SIMULATED"), "{text}");
-        assert!(text.contains("stop       took 600 ns, 100 ns after the last arrival"), "{text}");
-        assert!(text.ends_with("\nlost 0, late 0\ncomplete: 4 of 4 dispatches\n"), "{text}");
+        assert!(
+            text.contains("stop       took 600 ns, 100 ns after the last arrival"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("\nlost 0, late 0\ncomplete: 4 of 4 dispatches\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -24,11 +24,18 @@ fn kernel() -> Finding {
     // SAFETY: as above.
     let machine = unsafe { CStr::from_ptr(names.machine.as_ptr()) }.to_string_lossy();
     let found = format!("Linux {release} on {machine}");
-    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    let mut parts = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     if version < (4, 14) {
-        Finding::new(Mark::No, "kernel", found, "membarrier and MADV_WIPEONFORK are missing before Linux 4.14")
-            .todo("use a newer kernel")
+        Finding::new(
+            Mark::No,
+            "kernel",
+            found,
+            "membarrier and MADV_WIPEONFORK are missing before Linux 4.14",
+        )
+        .todo("use a newer kernel")
     } else {
         Finding::new(Mark::Ok, "kernel", found, "new enough")
     }
@@ -41,22 +48,42 @@ fn clock() -> Finding {
         Ok(source) => source.trim().to_owned(),
         Err(error) => {
             let found = format!("{folder}: {}", reason(&error));
-            return Finding::new(Mark::Warn, what, found, "clock_gettime is used, slower than the TSC");
+            return Finding::new(
+                Mark::Warn,
+                what,
+                found,
+                "clock_gettime is used, slower than the TSC",
+            );
         }
     };
     let invariant = fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| {
         text.lines()
             .find(|line| line.starts_with("flags"))
-            .is_some_and(|line| ["constant_tsc", "nonstop_tsc"].iter().all(|flag| line.contains(flag)))
+            .is_some_and(|line| {
+                ["constant_tsc", "nonstop_tsc"]
+                    .iter()
+                    .all(|flag| line.contains(flag))
+            })
     });
     match (source.as_str(), invariant) {
-        ("tsc" | "kvm-clock", true) => {
-            Finding::new(Mark::Ok, what, format!("{source}, invariant TSC"), "host times cost one TSC read")
-        }
+        ("tsc" | "kvm-clock", true) => Finding::new(
+            Mark::Ok,
+            what,
+            format!("{source}, invariant TSC"),
+            "host times cost one TSC read",
+        ),
         _ => {
-            let found = format!("{source}{}", if invariant { "" } else { ", no invariant TSC" });
-            Finding::new(Mark::Warn, what, found, "clock_gettime is used, slower than the TSC")
-                .todo("boot with tsc=reliable if the hardware's TSC is sound")
+            let found = format!(
+                "{source}{}",
+                if invariant { "" } else { ", no invariant TSC" }
+            );
+            Finding::new(
+                Mark::Warn,
+                what,
+                found,
+                "clock_gettime is used, slower than the TSC",
+            )
+            .todo("boot with tsc=reliable if the hardware's TSC is sound")
         }
     }
 }
@@ -70,11 +97,25 @@ fn barrier() -> Finding {
     // SAFETY: the query takes no pointer and changes nothing.
     let answer = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_QUERY, 0, 0) };
     if answer >= 0 && answer & MEMBARRIER_EXPEDITED == MEMBARRIER_EXPEDITED {
-        Finding::new(Mark::Ok, what, "private expedited", "appends need no fence; a stop orders them from outside")
+        Finding::new(
+            Mark::Ok,
+            what,
+            "private expedited",
+            "appends need no fence; a stop orders them from outside",
+        )
     } else {
-        let found = if answer < 0 { reason(&io::Error::last_os_error()) } else { format!("commands {answer:#x}") };
-        Finding::new(Mark::Warn, what, found, "each append carries a fence instead, a few ns")
-            .todo("allow membarrier in the container's seccomp profile")
+        let found = if answer < 0 {
+            reason(&io::Error::last_os_error())
+        } else {
+            format!("commands {answer:#x}")
+        };
+        Finding::new(
+            Mark::Warn,
+            what,
+            found,
+            "each append carries a fence instead, a few ns",
+        )
+        .todo("allow membarrier in the container's seccomp profile")
     }
 }
 
@@ -108,17 +149,37 @@ fn page_takes(advice: libc::c_int) -> io::Result<()> {
 fn fork_safety() -> Finding {
     let what = "MADV_WIPEONFORK";
     match page_takes(libc::MADV_WIPEONFORK) {
-        Ok(()) => Finding::new(Mark::Ok, what, "works", "a forked child never writes to its parent's trace"),
-        Err(error) => Finding::new(Mark::No, what, reason(&error), "recording refuses to start, to keep forked children out")
-            .todo("use Linux 4.14 or newer"),
+        Ok(()) => Finding::new(
+            Mark::Ok,
+            what,
+            "works",
+            "a forked child never writes to its parent's trace",
+        ),
+        Err(error) => Finding::new(
+            Mark::No,
+            what,
+            reason(&error),
+            "recording refuses to start, to keep forked children out",
+        )
+        .todo("use Linux 4.14 or newer"),
     }
 }
 
 fn populate() -> Finding {
     let what = "MADV_POPULATE_WRITE";
     match page_takes(libc::MADV_POPULATE_WRITE) {
-        Ok(()) => Finding::new(Mark::Ok, what, "works", "memory is faulted in ahead of the appends"),
-        Err(error) => Finding::new(Mark::Warn, what, reason(&error), "pages are touched one by one ahead of the appends instead"),
+        Ok(()) => Finding::new(
+            Mark::Ok,
+            what,
+            "works",
+            "memory is faulted in ahead of the appends",
+        ),
+        Err(error) => Finding::new(
+            Mark::Warn,
+            what,
+            reason(&error),
+            "pages are touched one by one ahead of the appends instead",
+        ),
     }
 }
 
@@ -129,7 +190,10 @@ mod tests {
     #[test]
     fn nothing_here_fails_to_answer() {
         for finding in findings() {
-            assert!(!finding.found.is_empty() && !finding.means.is_empty(), "{finding:?}");
+            assert!(
+                !finding.found.is_empty() && !finding.means.is_empty(),
+                "{finding:?}"
+            );
         }
     }
 }

@@ -33,12 +33,20 @@ fn region_folder() -> Finding {
 
 /// Room and kind of a folder, or of the nearest one above it that is there.
 fn folder(what: &'static str, path: &Path) -> Finding {
-    let there = path.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("/"));
+    let there = path
+        .ancestors()
+        .find(|above| above.is_dir())
+        .unwrap_or(Path::new("/"));
     let (free, size, kind) = match room(there) {
         Ok(room) => room,
         Err(error) => {
-            return Finding::new(Mark::No, what, format!("{}: {}", path.display(), reason(&error)), "no trace can be kept there")
-                .todo("STRANDLINE_DIR names another folder");
+            return Finding::new(
+                Mark::No,
+                what,
+                format!("{}: {}", path.display(), reason(&error)),
+                "no trace can be kept there",
+            )
+            .todo("STRANDLINE_DIR names another folder");
         }
     };
     let found = format!("{}, {} of {} free", path.display(), mebi(free), mebi(size));
@@ -47,16 +55,29 @@ fn folder(what: &'static str, path: &Path) -> Finding {
     };
     // SAFETY: a valid C string.
     if unsafe { libc::access(name.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
-        let means = format!("{} can't be written to, so nothing can be recorded", there.display());
+        let means = format!(
+            "{} can't be written to, so nothing can be recorded",
+            there.display()
+        );
         Finding::new(Mark::No, what, found, means).todo("STRANDLINE_DIR names another folder")
     } else if !IN_MEMORY.contains(&kind) {
         let means = "it is not in memory: appends stall when the kernel writes pages back";
-        Finding::new(Mark::Warn, what, found, means).todo("STRANDLINE_DIR names a folder on tmpfs, such as one in /dev/shm")
+        Finding::new(Mark::Warn, what, found, means)
+            .todo("STRANDLINE_DIR names a folder on tmpfs, such as one in /dev/shm")
     } else if free < BUDGET_BYTES_DEFAULT {
-        let means = format!("less than the default budget of {}: records beyond it are counted as lost", mebi(BUDGET_BYTES_DEFAULT));
-        Finding::new(Mark::Warn, what, found, means).todo("set --budget, or give the container more with --shm-size")
+        let means = format!(
+            "less than the default budget of {}: records beyond it are counted as lost",
+            mebi(BUDGET_BYTES_DEFAULT)
+        );
+        Finding::new(Mark::Warn, what, found, means)
+            .todo("set --budget, or give the container more with --shm-size")
     } else {
-        Finding::new(Mark::Ok, what, found, "in memory, with room for the default budget")
+        Finding::new(
+            Mark::Ok,
+            what,
+            found,
+            "in memory, with room for the default budget",
+        )
     }
 }
 
@@ -97,11 +118,19 @@ fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
 
 fn file_size_limit() -> Finding {
     match limit(libc::RLIMIT_FSIZE) {
-        Some(bytes) if bytes < BUDGET_BYTES_DEFAULT => {
-            Finding::new(Mark::No, "file size limit", mebi(bytes), "the region can't have its default budget")
-                .todo("raise it (`ulimit -f unlimited`) or set --budget")
-        }
-        Some(bytes) => Finding::new(Mark::Ok, "file size limit", mebi(bytes), "the default budget fits"),
+        Some(bytes) if bytes < BUDGET_BYTES_DEFAULT => Finding::new(
+            Mark::No,
+            "file size limit",
+            mebi(bytes),
+            "the region can't have its default budget",
+        )
+        .todo("raise it (`ulimit -f unlimited`) or set --budget"),
+        Some(bytes) => Finding::new(
+            Mark::Ok,
+            "file size limit",
+            mebi(bytes),
+            "the default budget fits",
+        ),
         None => Finding::new(Mark::Ok, "file size limit", "none", "any budget fits"),
     }
 }
@@ -119,21 +148,42 @@ fn cgroup() -> Finding {
         .join(below)
         .ancestors()
         .take_while(|folder| folder.starts_with(root))
-        .filter_map(|folder| fs::read_to_string(folder.join("memory.max")).ok()?.trim().parse::<u64>().ok())
+        .filter_map(|folder| {
+            fs::read_to_string(folder.join("memory.max"))
+                .ok()?
+                .trim()
+                .parse::<u64>()
+                .ok()
+        })
         .min();
     match lowest {
         Some(bytes) if bytes < 4 * BUDGET_BYTES_DEFAULT => {
-            let means = format!("a region of {} counts against it together with the program", mebi(BUDGET_BYTES_DEFAULT));
-            Finding::new(Mark::Warn, what, mebi(bytes), means).todo("set --budget to what the program leaves free")
+            let means = format!(
+                "a region of {} counts against it together with the program",
+                mebi(BUDGET_BYTES_DEFAULT)
+            );
+            Finding::new(Mark::Warn, what, mebi(bytes), means)
+                .todo("set --budget to what the program leaves free")
         }
-        Some(bytes) => Finding::new(Mark::Ok, what, mebi(bytes), "regions count against it; the default budget is a small part"),
-        None => Finding::new(Mark::Ok, what, "none", "only the machine's memory limits the budget"),
+        Some(bytes) => Finding::new(
+            Mark::Ok,
+            what,
+            mebi(bytes),
+            "regions count against it; the default budget is a small part",
+        ),
+        None => Finding::new(
+            Mark::Ok,
+            what,
+            "none",
+            "only the machine's memory limits the budget",
+        ),
     }
 }
 
 fn huge_pages() -> Finding {
     let what = "huge pages for shared memory";
-    let text = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
+    let text =
+        fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
     let chosen = text
         .split_once('[')
         .and_then(|(_, rest)| rest.split_once(']'))
@@ -172,7 +222,10 @@ mod tests {
 
     #[test]
     fn sizes_read_well() {
-        assert_eq!([8 << 10, 64 << 20, 24 << 30].map(mebi), ["8 KiB", "64 MiB", "24 GiB"]);
+        assert_eq!(
+            [8 << 10, 64 << 20, 24 << 30].map(mebi),
+            ["8 KiB", "64 MiB", "24 GiB"]
+        );
     }
 
     #[test]

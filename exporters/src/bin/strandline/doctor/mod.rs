@@ -39,7 +39,12 @@ struct Finding {
 }
 
 impl Finding {
-    fn new(mark: Mark, what: &'static str, found: impl Into<String>, means: impl Into<String>) -> Self {
+    fn new(
+        mark: Mark,
+        what: &'static str,
+        found: impl Into<String>,
+        means: impl Into<String>,
+    ) -> Self {
         Self {
             mark,
             what,
@@ -67,7 +72,10 @@ impl Finding {
         } else {
             format!("; {}", self.todo)
         };
-        format!("{mark:<5}{}: {}; {}{todo}\n", self.what, self.found, self.means)
+        format!(
+            "{mark:<5}{}: {}; {}{todo}\n",
+            self.what, self.found, self.means
+        )
     }
 }
 
@@ -93,7 +101,11 @@ mod tests {
 
     #[test]
     fn a_line_says_what_it_means_and_what_to_do() {
-        let finding = Finding::new(Mark::No, "KFD", "missing", "no AMD GPU can be used").todo("load the driver");
-        assert_eq!(finding.line(), "no   KFD: missing; no AMD GPU can be used; load the driver\n");
+        let finding = Finding::new(Mark::No, "KFD", "missing", "no AMD GPU can be used")
+            .todo("load the driver");
+        assert_eq!(
+            finding.line(),
+            "no   KFD: missing; no AMD GPU can be used; load the driver\n"
+        );
     }
 }

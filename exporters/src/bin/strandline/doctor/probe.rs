@@ -97,7 +97,9 @@ fn run(library: &OsStr) -> io::Result<Probed> {
     let died = match status {
         None => Some(format!("it did not answer within {} s", PATIENCE.as_secs())),
         Some(status) if status.success() => None,
-        Some(status) => Some(format!("the library ended the process that opened it ({status})")),
+        Some(status) => Some(format!(
+            "the library ended the process that opened it ({status})"
+        )),
     };
     Ok(Probed { pairs, died })
 }
@@ -143,7 +145,12 @@ pub(super) fn in_child(library: &OsStr) -> ! {
 }
 
 fn ask(library: &Library, name: &OsStr, tell: &mut dyn FnMut(&str, &str)) {
-    tell("opened", &library.path().unwrap_or_else(|| name.to_string_lossy().into_owned()));
+    tell(
+        "opened",
+        &library
+            .path()
+            .unwrap_or_else(|| name.to_string_lossy().into_owned()),
+    );
     if library.symbol(c"rocprofiler_configure").is_some() {
         tell("rocprofiler_configure", "yes");
     }
@@ -260,5 +267,7 @@ fn dl_error() -> String {
         return "the loader gives no reason".to_owned();
     }
     // SAFETY: not null, and a C string.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
 }

@@ -31,10 +31,19 @@ fn tool_library() -> Finding {
             let probed = probe(path.as_os_str());
             let found = path.display().to_string();
             if probed.get("rocprofiler_configure").is_some() {
-                Finding::new(Mark::Ok, "tool library", found, "it loads; `record` puts it into ROCP_TOOL_LIBRARIES")
+                Finding::new(
+                    Mark::Ok,
+                    "tool library",
+                    found,
+                    "it loads; `record` puts it into ROCP_TOOL_LIBRARIES",
+                )
             } else {
-                let means = format!("it can't be used: {}", why(&probed, "it has no rocprofiler_configure"));
-                Finding::new(Mark::No, "tool library", found, means).todo("build it again (`cargo build --release`)")
+                let means = format!(
+                    "it can't be used: {}",
+                    why(&probed, "it has no rocprofiler_configure")
+                );
+                Finding::new(Mark::No, "tool library", found, means)
+                    .todo("build it again (`cargo build --release`)")
             }
         }
         Err(failure) => Finding::new(Mark::No, "tool library", "missing", failure.text),
@@ -51,8 +60,13 @@ fn stand_in() -> Finding {
     let found = folder.display().to_string();
     match probed.get("version") {
         Some(version) => Finding::new(Mark::Ok, what, found, format!("it loads, as SDK {version}")),
-        None => Finding::new(Mark::Warn, what, found, format!("it can't be used: {}", probed.why_not()))
-            .todo("build it again (`cargo build --release`)"),
+        None => Finding::new(
+            Mark::Warn,
+            what,
+            found,
+            format!("it can't be used: {}", probed.why_not()),
+        )
+        .todo("build it again (`cargo build --release`)"),
     }
 }
 
@@ -80,11 +94,17 @@ fn find_sdk() -> (Probed, Option<PathBuf>) {
 }
 
 fn rocm_folders() -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = env::var_os("ROCM_PATH").into_iter().map(PathBuf::from).collect();
+    let mut folders: Vec<PathBuf> = env::var_os("ROCM_PATH")
+        .into_iter()
+        .map(PathBuf::from)
+        .collect();
     if let Ok(entries) = fs::read_dir("/opt") {
         let mut found: Vec<PathBuf> = entries
             .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"rocm")))
+            .filter(|path| {
+                path.file_name()
+                    .is_some_and(|name| name.as_bytes().starts_with(b"rocm"))
+            })
             .collect();
         found.sort();
         folders.extend(found);
@@ -105,17 +125,34 @@ fn rocprofiler() -> Vec<Finding> {
     let found = format!("{version} at {opened}");
     let mut all = Vec::new();
     if parse_version(version).is_none_or(|version| version < OLDEST_SDK) {
-        let means = "it is too old or says no version: the tool library stays off, programs run untraced";
-        all.push(Finding::new(Mark::No, what, found, means).todo("install ROCm 7.0 or newer (SDK 1.0.0)"));
+        let means =
+            "it is too old or says no version: the tool library stays off, programs run untraced";
+        all.push(
+            Finding::new(Mark::No, what, found, means)
+                .todo("install ROCm 7.0 or newer (SDK 1.0.0)"),
+        );
     } else if off_path.is_some() {
-        let means = "the loader does not find it by name; programs whose ROCm libraries lie beside it do";
-        all.push(Finding::new(Mark::Warn, what, found, means).todo("if nothing is recorded, add its folder to LD_LIBRARY_PATH"));
+        let means =
+            "the loader does not find it by name; programs whose ROCm libraries lie beside it do";
+        all.push(
+            Finding::new(Mark::Warn, what, found, means)
+                .todo("if nothing is recorded, add its folder to LD_LIBRARY_PATH"),
+        );
     } else {
-        all.push(Finding::new(Mark::Ok, what, found, "AMD GPU work can be recorded"));
+        all.push(Finding::new(
+            Mark::Ok,
+            what,
+            found,
+            "AMD GPU work can be recorded",
+        ));
     }
     all.push(configuration(&probed));
     for (library, what, means_missing) in [
-        ("libamdhip64.so", "HIP runtime", "HIP programs of this machine bring their own, or none can run"),
+        (
+            "libamdhip64.so",
+            "HIP runtime",
+            "HIP programs of this machine bring their own, or none can run",
+        ),
         (
             "librocprofiler-register.so.0",
             "rocprofiler-register",
@@ -150,10 +187,20 @@ fn configuration(probed: &Probed) -> Finding {
         return Finding::new(Mark::No, what, died.clone(), means)
             .todo("check that /sys/class/kfd is readable here, and look at the SDK's message with ROCPROFILER_LOG_LEVEL=info");
     }
-    let early = probed.number("initialized").is_some_and(|status| status != 0);
-    match (probed.number("forced"), probed.number("priority"), probed.number("context")) {
+    let early = probed
+        .number("initialized")
+        .is_some_and(|status| status != 0);
+    match (
+        probed.number("forced"),
+        probed.number("priority"),
+        probed.number("context"),
+    ) {
         (Some(LOCKED), ..) => {
-            let found = if early { "locked as soon as it is loaded" } else { "locked" };
+            let found = if early {
+                "locked as soon as it is loaded"
+            } else {
+                "locked"
+            };
             Finding::new(Mark::No, what, found, "another tool has configured it first, so a late tool records nothing")
                 .todo("see LD_PRELOAD and ROCPROFILER_LIBRARY_CTOR below; `record` registers early, by ROCP_TOOL_LIBRARIES")
         }
@@ -179,7 +226,9 @@ fn configuration(probed: &Probed) -> Finding {
         (forced, priority, context) => Finding::new(
             Mark::Warn,
             what,
-            format!("not settled (configure {forced:?}, priority {priority:?}, context {context:?})"),
+            format!(
+                "not settled (configure {forced:?}, priority {priority:?}, context {context:?})"
+            ),
             "the SDK did not ask the trial tool to configure itself",
         ),
     }
@@ -198,10 +247,18 @@ fn other_tools() -> Vec<Finding> {
         let probed = probe(entry);
         let found = format!("ROCP_TOOL_LIBRARIES names {}", entry.display());
         all.push(if probed.opened().is_none() {
-            let means = format!("the SDK ends a program whose list has a library that can't be opened ({})", probed.why_not());
+            let means = format!(
+                "the SDK ends a program whose list has a library that can't be opened ({})",
+                probed.why_not()
+            );
             Finding::new(Mark::No, "first in line", found, means).todo("take it out of the list")
         } else {
-            Finding::new(Mark::Warn, "first in line", found, "it is configured before Strandline; both see all work")
+            Finding::new(
+                Mark::Warn,
+                "first in line",
+                found,
+                "it is configured before Strandline; both see all work",
+            )
         });
     }
     if entries.len() > 1 && !list.as_bytes().ends_with(b":") {
@@ -219,27 +276,51 @@ fn other_tools() -> Vec<Finding> {
     for entry in split(&preload, b": ") {
         let probed = probe(&entry);
         if probed.get("rocprofiler_configure").is_some() {
-            let found = format!("LD_PRELOAD names {}, which exports rocprofiler_configure", entry.display());
-            let means = "it is configured behind the tools of ROCP_TOOL_LIBRARIES; both see all work";
+            let found = format!(
+                "LD_PRELOAD names {}, which exports rocprofiler_configure",
+                entry.display()
+            );
+            let means =
+                "it is configured behind the tools of ROCP_TOOL_LIBRARIES; both see all work";
             all.push(Finding::new(Mark::Warn, "first in line", found, means));
         }
     }
     for (name, bad, means) in [
-        ("ROCPROFILER_LIBRARY_CTOR", "", "the SDK configures itself when it is loaded; a tool that registers later finds it locked"),
-        ("ROCPROFILER_REGISTER_LIBRARY", "", "the runtimes load this library in place of the SDK"),
-        ("ROCPROFILER_REGISTER_FORCE_LOAD", "", "the SDK is loaded also when no tool is there; child processes inherit it"),
-        ("ROCPROFILER_REGISTER_ENABLED", "false", "the runtimes never hand over their tables: nothing is ever traced"),
+        (
+            "ROCPROFILER_LIBRARY_CTOR",
+            "",
+            "the SDK configures itself when it is loaded; a tool that registers later finds it locked",
+        ),
+        (
+            "ROCPROFILER_REGISTER_LIBRARY",
+            "",
+            "the runtimes load this library in place of the SDK",
+        ),
+        (
+            "ROCPROFILER_REGISTER_FORCE_LOAD",
+            "",
+            "the SDK is loaded also when no tool is there; child processes inherit it",
+        ),
+        (
+            "ROCPROFILER_REGISTER_ENABLED",
+            "false",
+            "the runtimes never hand over their tables: nothing is ever traced",
+        ),
     ] {
         if let Some(value) = env::var_os(name).filter(|value| !value.is_empty()) {
             let off = value.as_bytes();
-            let is_false = [&b"0"[..], b"false", b"off", b"no"].contains(&off.to_ascii_lowercase().as_slice());
+            let is_false =
+                [&b"0"[..], b"false", b"off", b"no"].contains(&off.to_ascii_lowercase().as_slice());
             let mark = match (bad, is_false) {
                 ("false", true) => Mark::No,
                 ("false", false) | ("", true) => continue,
                 _ => Mark::Warn,
             };
             let found = format!("set to {}", value.display());
-            all.push(Finding::new(mark, name, found, means).todo("unset it unless it is there on purpose"));
+            all.push(
+                Finding::new(mark, name, found, means)
+                    .todo("unset it unless it is there on purpose"),
+            );
         }
     }
     if all.is_empty() {
@@ -274,7 +355,9 @@ fn driver() -> Finding {
                 reason(&error),
                 "there is no AMD GPU here, or the amdgpu driver is not loaded",
             )
-            .todo("in a container, pass /dev/kfd and /dev/dri; `strandline record --sim` needs none");
+            .todo(
+                "in a container, pass /dev/kfd and /dev/dri; `strandline record --sim` needs none",
+            );
         }
     };
     let (mut gpus, mut unreadable) = (0, 0);
@@ -289,7 +372,8 @@ fn driver() -> Finding {
     let open = unsafe { libc::access(c"/dev/kfd".as_ptr(), libc::R_OK | libc::W_OK) } == 0;
     if unreadable > 0 {
         let means = "SDK 1.0.0 ends programs when its list of GPUs and HSA's differ";
-        Finding::new(Mark::No, what, found, means).todo("make all nodes readable, or hide the same GPUs from both")
+        Finding::new(Mark::No, what, found, means)
+            .todo("make all nodes readable, or hide the same GPUs from both")
     } else if gpus > 0 && !open {
         let means = "/dev/kfd can't be opened, so no program of this user can use them";
         Finding::new(Mark::No, what, found, means).todo("join the groups `render` and `video`")
@@ -311,18 +395,33 @@ fn nvidia() -> Vec<Finding> {
     let driver = probe(OsStr::new("libcuda.so.1"));
     let Some(path) = driver.opened() else {
         let means = "there is no NVIDIA driver here";
-        return vec![Finding::new(Mark::No, "NVIDIA driver", driver.why_not(), means)];
+        return vec![Finding::new(
+            Mark::No,
+            "NVIDIA driver",
+            driver.why_not(),
+            means,
+        )];
     };
     let version = driver.get("version").unwrap_or("unknown");
-    let mut all = vec![Finding::new(Mark::Ok, "NVIDIA driver", format!("CUDA {version} at {path}"), "it loads")];
+    let mut all = vec![Finding::new(
+        Mark::Ok,
+        "NVIDIA driver",
+        format!("CUDA {version} at {path}"),
+        "it loads",
+    )];
     let cupti = ["libcupti.so", "libcupti.so.13", "libcupti.so.12"]
         .into_iter()
         .map(|name| probe(OsStr::new(name)))
         .find(|probed| probed.opened().is_some());
     all.push(match cupti.as_ref().and_then(Probed::opened) {
         Some(path) => Finding::new(Mark::Ok, "NVIDIA CUPTI", path, "it loads"),
-        None => Finding::new(Mark::Warn, "NVIDIA CUPTI", "not found by the loader", "CUDA work can't be recorded")
-            .todo("install the CUDA toolkit's CUPTI or add its folder to LD_LIBRARY_PATH"),
+        None => Finding::new(
+            Mark::Warn,
+            "NVIDIA CUPTI",
+            "not found by the loader",
+            "CUDA work can't be recorded",
+        )
+        .todo("install the CUDA toolkit's CUPTI or add its folder to LD_LIBRARY_PATH"),
     });
     all
 }
@@ -342,6 +441,9 @@ mod tests {
     #[test]
     fn lists_split_at_their_separators() {
         assert_eq!(split(OsStr::new("a.so::b.so:"), b":"), ["a.so", "b.so"]);
-        assert_eq!(split(OsStr::new("a.so b.so:c.so"), b": "), ["a.so", "b.so", "c.so"]);
+        assert_eq!(
+            split(OsStr::new("a.so b.so:c.so"), b": "),
+            ["a.so", "b.so", "c.so"]
+        );
     }
 }
