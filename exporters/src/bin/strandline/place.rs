@@ -13,6 +13,8 @@ use crate::failure::{Failure, code, reason};
 
 /// File name of the tool library for rocprofiler-sdk.
 const ROCPROFILER: &str = "libstrandline_rocprofiler.so";
+/// File name of the stand-in SDK.
+const STAND_IN: &str = "libsim_rocprofiler_sdk.so";
 /// File name of the library for CUPTI.
 const CUPTI: &str = "libstrandline_cupti.so";
 
@@ -36,13 +38,7 @@ pub(crate) fn rocprofiler_library() -> Result<PathBuf, Failure> {
 }
 
 fn library(name: &str) -> Result<PathBuf, Failure> {
-    let mut folders = Vec::new();
-    if let Some(folder) = env::var_os("STRANDLINE_LIB_DIR").filter(|folder| !folder.is_empty()) {
-        folders.push(PathBuf::from(folder));
-    }
-    let beside = executable_folder()?;
-    folders.push(beside.join("../lib"));
-    folders.insert(folders.len() - 1, beside);
+    let folders = library_folders()?;
     for folder in &folders {
         if let Ok(path) = folder.join(name).canonicalize() {
             return Ok(path);
@@ -58,23 +54,31 @@ fn library(name: &str) -> Result<PathBuf, Failure> {
     )))
 }
 
+/// Folders in which libraries may lie, the likeliest first.
+fn library_folders() -> Result<Vec<PathBuf>, Failure> {
+    let beside = executable_folder()?;
+    let set = env::var_os("STRANDLINE_LIB_DIR").filter(|folder| !folder.is_empty());
+    Ok(set
+        .map(PathBuf::from)
+        .into_iter()
+        .chain([beside.clone(), beside.join("../lib")])
+        .collect())
+}
+
 /// The folder with the stand-in SDK under the names that programs load, made anew at each call.
 ///
 /// It lies beside the executable; where that place can't be written to, in the user's own folder for temporary files.
 pub(crate) fn sim_folder() -> Result<PathBuf, Failure> {
-    let beside = executable_folder()?;
-    let target = match env::var_os("STRANDLINE_LIB_DIR").filter(|folder| !folder.is_empty()) {
-        Some(folder) => PathBuf::from(folder),
-        None => beside.clone(),
-    };
-    let first = beside.join("strandline-sim");
-    let first_error = match sim_workload::install_links(&target, &first) {
+    let sdk = library(STAND_IN)?;
+    let target = sdk.parent().unwrap_or(Path::new("/"));
+    let first = executable_folder()?.join("strandline-sim");
+    let first_error = match sim_workload::install_links(target, &first) {
         Ok(()) => return Ok(first),
         Err(error) => error,
     };
     let second = own_temporary_folder()
         .map(|folder| folder.join("sim"))
-        .and_then(|folder| sim_workload::install_links(&target, &folder).map(|()| folder));
+        .and_then(|folder| sim_workload::install_links(target, &folder).map(|()| folder));
     second.map_err(|_| {
         Failure::new(format!(
             "setting up the stand-in SDK in {}: {}; build it (`cargo build --release` builds all of Strandline) or set STRANDLINE_LIB_DIR",

@@ -1,0 +1,235 @@
+//! Goal: the whole way, from a simulated program through the tool library to files and a verdict. Method: the real binary
+//! with the libraries that cargo builds beside it; they are built here first, because a test of this package alone does not.
+
+mod cli_support;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Once;
+
+use cli_support::{Done, Folder};
+use serde_json::Value;
+
+const STRANDLINE: &str = env!("CARGO_BIN_EXE_strandline");
+
+/// Builds the shared libraries into the folder of the binary under test.
+fn build_libraries() {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let folder = Path::new(STRANDLINE).parent().unwrap();
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        command
+            .args(["build", "--quiet", "--target-dir"])
+            .arg(folder.parent().unwrap())
+            .args(["-p", "strandline-rocprofiler", "-p", "sim-rocprofiler-sdk"])
+            .args(["-p", "sim-roctx", "-p", "sim-amdhip64"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
+        if folder.ends_with("release") {
+            command.arg("--release");
+        }
+        assert!(
+            command.status().unwrap().success(),
+            "the libraries did not build"
+        );
+    });
+}
+
+/// The command with the libraries that were built, and everything else as in the other tests.
+fn strandline(folder: &Folder) -> Command {
+    build_libraries();
+    let mut command = folder.strandline();
+    command.env_remove("STRANDLINE_LIB_DIR");
+    command
+}
+
+fn run(folder: &Folder, args: &[&str]) -> Done {
+    Done::of(strandline(folder).args(args).output().unwrap())
+}
+
+#[test]
+fn the_demo_shows_a_whole_trace_and_says_that_it_is_simulated() {
+    let folder = Folder::new("demo");
+    let mut command = strandline(&folder);
+    // What would change the recording in the user's shell does not reach the demo.
+    command
+        .env("STRANDLINE_START", "api")
+        .env("ROCSIM_FAIL_TIMING", "50%");
+    let done = Done::of(command.args(["demo", "--dir", "out"]).output().unwrap());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.out.starts_with("This is a simulation"), "{done:?}");
+    assert!(done.out.contains("SIMULATED"), "{done:?}");
+    assert!(
+        done.out.ends_with("\ncomplete: 6400 of 6400 dispatches\n"),
+        "{done:?}"
+    );
+    for name in ["demo.slt", "demo.json", "demo.pftrace"] {
+        assert!(
+            fs::metadata(folder.path("out").join(name)).unwrap().len() > 10_000,
+            "{name}"
+        );
+    }
+    assert!(folder.left_over().is_empty(), "{:?}", folder.left_over());
+    let again = run(&folder, &["demo", "--dir", "out"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let dump = run(&folder, &["dump", "out/demo.slt"]);
+    let mut nodes: HashMap<String, u32> = HashMap::new();
+    for line in dump.out.lines() {
+        let record: Value = serde_json::from_str(line).unwrap();
+        if record["kind"] == "dispatch" {
+            *nodes
+                .entry(record["kernel"].as_str().unwrap().to_owned())
+                .or_default() += 1;
+        }
+    }
+    assert_eq!(
+        (nodes.len(), nodes.values().min(), nodes.values().max()),
+        (32, Some(&200), Some(&200))
+    );
+}
+
+#[test]
+fn a_recording_on_the_stand_in_passes_the_code_on_and_says_what_was_retired() {
+    let folder = Folder::new("sim");
+    let sim = [
+        "--",
+        STRANDLINE,
+        "sim",
+        "graph",
+        "--replays",
+        "20",
+        "--fail-timing",
+        "5%",
+    ];
+    let done = run(
+        &folder,
+        &[&["record", "--sim", "-o", "run.slt"], &sim[..]].concat(),
+    );
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let summary = run(&folder, &["summary", "run.slt", "--json"]);
+    assert_eq!(summary.code, Some(3), "{summary:?}");
+    let json: Value = serde_json::from_str(&summary.out).unwrap();
+    let dispatches = &json["sessions"][0]["dispatches"];
+    assert_eq!(
+        (&json["simulated"], &dispatches["issued"]),
+        (&Value::Bool(true), &Value::from(640))
+    );
+    let done = run(
+        &folder,
+        &[
+            "record",
+            "--sim",
+            "-o",
+            "x.slt",
+            "--",
+            STRANDLINE,
+            "sim",
+            "no-such-workload",
+        ],
+    );
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(
+        done.err
+            .contains("nothing was recorded and x.slt was not written"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn a_program_that_was_killed_leaves_a_trace() {
+    let folder = Folder::new("killed");
+    let script = format!(
+        "'{STRANDLINE}' sim graph --replays 1000000 & sleep 0.4; kill -9 $!; wait $!; kill -9 $$"
+    );
+    let done = run(
+        &folder,
+        &[
+            "record", "--sim", "-o", "run.slt", "--budget", "32M", "--", "sh", "-c", &script,
+        ],
+    );
+    assert_eq!(done.code, Some(137), "{done:?}");
+    let recovered = run(&folder, &["recover", "run.slt", "-o", "run.json"]);
+    // 0 when by chance nothing was under way at that moment.
+    assert!(matches!(recovered.code, Some(0 | 3)), "{recovered:?}");
+    assert!(
+        recovered.out.contains("session 1: never closed"),
+        "{recovered:?}"
+    );
+    assert!(recovered.out.contains(" is gone: "), "{recovered:?}");
+    let json: Value = serde_json::from_slice(&fs::read(folder.path("run.json")).unwrap()).unwrap();
+    assert!(json["traceEvents"].as_array().unwrap().len() > 1_000);
+}
+
+#[test]
+fn the_doctor_finds_the_parts() {
+    let folder = Folder::new("doctor");
+    let done = run(&folder, &["doctor"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.out.contains("ok   tool library: /"), "{}", done.out);
+    assert!(
+        done.out
+            .contains("ok   stand-in SDK (record --sim, demo): /"),
+        "{}",
+        done.out
+    );
+    for line in done.out.lines() {
+        assert!(
+            ["ok   ", "warn ", "no   "]
+                .iter()
+                .any(|mark| line.starts_with(mark)),
+            "{line}"
+        );
+        assert!(line.split("; ").count() >= 2, "{line}");
+    }
+    // With the stand-in on the loader's path it is found, open, and a trial tool may configure itself.
+    let sim = run(&folder, &["tool-path", "sim"]).out;
+    let output = strandline(&folder)
+        .env("LD_LIBRARY_PATH", sim.trim_end())
+        .arg("doctor")
+        .output()
+        .unwrap();
+    let done = Done::of(output);
+    assert!(
+        done.out.contains("ok   rocprofiler-sdk: 1.0.0 at "),
+        "{}",
+        done.out
+    );
+    assert!(
+        done.out.contains("ok   SDK configuration: open; "),
+        "{}",
+        done.out
+    );
+    // A library that can't be opened in the list of tools ends programs.
+    let output = strandline(&folder)
+        .env("ROCP_TOOL_LIBRARIES", "/none.so")
+        .arg("doctor")
+        .output()
+        .unwrap();
+    let done = Done::of(output);
+    assert!(
+        done.out
+            .contains("no   first in line: ROCP_TOOL_LIBRARIES names /none.so; "),
+        "{}",
+        done.out
+    );
+}
+
+#[test]
+fn tool_paths_are_absolute_and_what_the_loader_needs() {
+    let folder = Folder::new("paths");
+    let tool = run(&folder, &["tool-path", "rocprofiler"]);
+    assert_eq!(tool.code, Some(0), "{tool:?}");
+    let tool = Path::new(tool.out.trim_end());
+    assert!(tool.is_absolute() && tool.ends_with("libstrandline_rocprofiler.so"));
+    let sim = run(&folder, &["tool-path", "sim"]);
+    let sim = Path::new(sim.out.trim_end()).to_owned();
+    for name in [
+        "librocprofiler-sdk.so.1",
+        "libamdhip64.so",
+        "librocprofiler-sdk-roctx.so.1",
+    ] {
+        assert!(sim.join(name).exists(), "{name}");
+    }
+    run(&folder, &["tool-path", "cupti"]).fails(1, &["looking for libstrandline_cupti.so"]);
+}
