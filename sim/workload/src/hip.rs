@@ -131,7 +131,6 @@ table! {
         error_string: c"hipGetErrorString" as unsafe extern "C" fn(c_int) -> *const c_char,
         malloc: c"hipMalloc" as unsafe extern "C" fn(*mut *mut c_void, usize) -> c_int,
         host_malloc: c"hipHostMalloc" as unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_int,
-        free: c"hipFree" as unsafe extern "C" fn(*mut c_void) -> c_int,
         memcpy_async: c"hipMemcpyAsync"
             as unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int, Handle) -> c_int,
         memset: c"hipMemset" as unsafe extern "C" fn(*mut c_void, c_int, usize) -> c_int,
