@@ -9,6 +9,7 @@ use crate::control::Token;
 use crate::counters::Counter;
 use crate::hash;
 use crate::lane::Inside;
+use crate::lane::{Laneless, laneless};
 use crate::limits::{CELL_WORDS, RECORD_CELLS_MAX};
 use crate::record::{Kind, StreamKind, flag, head_word, pair};
 use crate::runtime::Runtime;
@@ -298,7 +299,7 @@ impl Runtime {
         }
         // The SDK's thread id is that of the correlation id, which may be another thread's (facts E.6): the lane is
         // the calling thread's own.
-        let inside = inside!(self, 0, 0, else Token::NONE);
+        let inside = inside!(self, 0, 0, else self.issued_without_lane(Laneless::DispatchIssued));
         let session = self.control().open_session();
         if session == 0 {
             return Token::NONE;
@@ -336,7 +337,8 @@ impl Runtime {
             return;
         }
         let session = self.control().expand(token.session());
-        let inside = inside!(self, 0, session);
+        let inside =
+            inside!(self, 0, session, else self.done_without_lane(session, Laneless::DispatchDone));
         let block = inside.block(session);
         if !self.control().accepts(session) {
             inside.bump(block, Counter::Late as usize, 1);
@@ -380,7 +382,7 @@ impl Runtime {
         if self.control().open_session() == 0 {
             return Token::NONE;
         }
-        let inside = inside!(self, 0, 0, else Token::NONE);
+        let inside = inside!(self, 0, 0, else self.issued_without_lane(Laneless::CopyIssued));
         let session = self.control().open_session();
         if session == 0 {
             return Token::NONE;
@@ -417,7 +419,8 @@ impl Runtime {
             return;
         }
         let session = self.control().expand(token.session());
-        let inside = inside!(self, 0, session);
+        let inside =
+            inside!(self, 0, session, else self.done_without_lane(session, Laneless::CopyDone));
         let block = inside.block(session);
         if !self.control().accepts(session) {
             inside.bump(block, Counter::Late as usize, 1);
@@ -452,6 +455,26 @@ impl Runtime {
         inside.bump(block, Counter::CopyRecorded as usize, u64::from(stored));
         inside.raise(block, Counter::LastArrivalTicks, clock::ticks());
         inside.bump(block, Counter::CopyDone as usize, 1);
+    }
+
+    /// An issue of a thread without a lane: its record is lost and counted, the issue itself is counted as well, and the
+    /// completion still belongs to the session.
+    #[cold]
+    fn issued_without_lane(&self, what: Laneless) -> Token {
+        let session = self.control().open_session();
+        if session == 0 || self.control().barrier().is_none() {
+            return Token::NONE;
+        }
+        laneless(self.region(), session, what);
+        Token::new(session, 0)
+    }
+
+    /// A completion of a thread without a lane: lost and counted, so that no stop waits for it.
+    #[cold]
+    fn done_without_lane(&self, session: u32, what: Laneless) {
+        if self.control().barrier().is_some() && self.control().accepts(session) {
+            laneless(self.region(), session, what);
+        }
     }
 
     /// The token for an event of two callbacks that is not waited for (allocation, scratch): the session that is open

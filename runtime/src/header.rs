@@ -28,7 +28,7 @@
 //! | 280..288 | newest session number |
 //! | 288..296 | session that is open, 0 = none |
 //! | 296..304 | records that the SDK said it dropped |
-//! | 512..1024 | counters of those that have no lane: 8 slots and a shared one, 7 words each: session, no_lane, reentry, and spare |
+//! | 512..1024 | counters of those that have no lane: 8 slots and a shared one, 7 words each: session, losses no_lane and reentry, dispatches issued, copies issued, dispatches done, copies done |
 //! | 1024..2048 | program, UTF-8 |
 //! | 2048..2560 | host name |
 //! | 2560..3072 | SDK's description |

@@ -175,7 +175,7 @@ impl Lane {
         } else {
             session
         };
-        laneless(self.region, session, LossReason::Reentry);
+        laneless(self.region, session, Laneless::Reentry);
     }
 
     /// Thread id of the owner.
@@ -510,8 +510,19 @@ impl Lane {
     }
 }
 
-/// Counts a loss of a thread that has no lane, or must not touch it.
-pub(crate) fn laneless(region: &Region, session: u32, reason: LossReason) {
+/// What is counted for threads that have no lane, or must not touch it: index of the word in the header's slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Laneless {
+    NoLane = 1,
+    Reentry = 2,
+    DispatchIssued = 3,
+    CopyIssued = 4,
+    DispatchDone = 5,
+    CopyDone = 6,
+}
+
+/// Counts for a thread that has no lane, or must not touch it.
+pub(crate) fn laneless(region: &Region, session: u32, what: Laneless) {
     use crate::header::{LANELESS_OFFSET, LANELESS_WORDS};
     let block = |slot: usize| LANELESS_OFFSET + slot * LANELESS_WORDS * 8;
     let slot = block(session as usize % SESSION_SLOTS);
@@ -535,6 +546,7 @@ pub(crate) fn laneless(region: &Region, session: u32, reason: LossReason) {
     } else {
         block(SESSION_SLOTS)
     };
-    let index = if reason == LossReason::NoLane { 1 } else { 2 };
-    region.word(at + index * 8).fetch_add(1, Ordering::Relaxed);
+    region
+        .word(at + what as usize * 8)
+        .fetch_add(1, Ordering::Relaxed);
 }

@@ -11,9 +11,8 @@ use crate::control::{CONTROL, Control, STATES};
 use crate::gate::{self, Barrier};
 use crate::header::{HEARTBEAT_OFFSET, Header, PHASE_OFFSET, Phase, VERSION};
 use crate::identity::{Identity, thread_id};
-use crate::lane::{Lane, laneless};
+use crate::lane::{Lane, Laneless, laneless};
 use crate::limits::{AHEAD_BYTES, SEGMENT_BYTES};
-use crate::loss::LossReason;
 use crate::record::Kind;
 use crate::region::{self, Region};
 use crate::retired::RetiredSet;
@@ -265,7 +264,7 @@ impl Runtime {
         } else {
             session
         };
-        laneless(self.region, session, LossReason::NoLane);
+        laneless(self.region, session, Laneless::NoLane);
         None
     }
 

@@ -26,6 +26,7 @@ use crate::header::{
     LANELESS_OFFSET, LANELESS_WORDS, NEWEST_SESSION_OFFSET, OPEN_SESSION_OFFSET, Phase,
     SDK_DROPPED_OFFSET,
 };
+use crate::lane::Laneless;
 use crate::limits::{
     CELL_WORDS, LANE_COUNTERS_OFFSET, SEGMENT_CELLS, SESSION_SLOT_WORDS, SESSION_SLOTS,
 };
@@ -65,6 +66,14 @@ const ASK_FIRST: Duration = Duration::from_millis(1);
 const ASK_LONGEST: Duration = Duration::from_millis(50);
 /// How long the finalizer waits for a lane to leave its append, and for the lock.
 const FINALIZE_PATIENCE: Duration = Duration::from_millis(200);
+
+/// Issues and completions of threads without a lane, and the counters that they add to.
+const LANELESS_COUNTERS: [(Laneless, Counter); 4] = [
+    (Laneless::DispatchIssued, Counter::DispatchIssued),
+    (Laneless::CopyIssued, Counter::CopyIssued),
+    (Laneless::DispatchDone, Counter::DispatchDone),
+    (Laneless::CopyDone, Counter::CopyDone),
+];
 
 /// How a stop may find out about work that will never get a record: makes the SDK deliver its retirements (flushes the
 /// buffer). Called outside all locks of callbacks, never in a callback.
@@ -382,6 +391,12 @@ impl Runtime {
                 sum.words[Counter::Lost as usize + reason as usize] += self
                     .region()
                     .word(laneless + index * 8)
+                    .load(Ordering::Relaxed);
+            }
+            for (index, counter) in LANELESS_COUNTERS {
+                sum.words[counter as usize] += self
+                    .region()
+                    .word(laneless + index as usize * 8)
                     .load(Ordering::Relaxed);
             }
         }

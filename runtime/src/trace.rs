@@ -441,6 +441,17 @@ impl Trace {
                 let at = crate::counters::Counter::Lost as usize + reason as usize;
                 sum.get_or_insert_default().words[at] += count;
             }
+            use crate::counters::Counter;
+            let at = LANELESS_OFFSET + slot * LANELESS_WORDS * 8;
+            for (index, counter) in [
+                (3, Counter::DispatchIssued),
+                (4, Counter::CopyIssued),
+                (5, Counter::DispatchDone),
+                (6, Counter::CopyDone),
+            ] {
+                sum.get_or_insert_default().words[counter as usize] +=
+                    self.map.acquire(at + index * 8);
+            }
         }
         sum
     }
