@@ -157,6 +157,30 @@ fn sdk_handle(inside_sdk: *const c_char) -> *mut c_void {
         .unwrap_or(libc::RTLD_DEFAULT)
 }
 
+/// The SDK's `rocprofiler_force_configure`: of a loaded SDK, else of one that the loader finds by its soname. Loads the
+/// SDK, so only for a host that asked for tracing; never in a callback.
+pub fn force_configure() -> Option<sys::rocprofiler_force_configure_fn> {
+    let mut handle = sdk_handle(std::ptr::null());
+    let find = |handle| {
+        // SAFETY: a handle of the loader (or the default scope) and a terminated name.
+        unsafe { libc::dlsym(handle, c"rocprofiler_force_configure".as_ptr()) }
+    };
+    let mut symbol = find(handle);
+    for name in SDK_NAMES {
+        if symbol.is_null() {
+            // SAFETY: a terminated name; loading runs the SDK's constructors, which is what the host asked for.
+            handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_GLOBAL) };
+            if !handle.is_null() {
+                symbol = find(handle);
+            }
+        }
+    }
+    // SAFETY: the SDK's function of that name has that type; null becomes None.
+    unsafe {
+        std::mem::transmute::<*mut c_void, Option<sys::rocprofiler_force_configure_fn>>(symbol)
+    }
+}
+
 /// A status of the SDK as text.
 pub fn status_text(status: sys::rocprofiler_status_t) -> String {
     let text = api().and_then(|api| api.get_status_string).map(|text| {

@@ -78,7 +78,8 @@ fn runtime() -> Result<&'static Runtime, Status> {
     }
 }
 
-/// Opens a session and writes its number to `*session`.
+/// Opens a session and writes its number to `*session`. In a program that was not started with this library as a tool,
+/// the first call configures the SDK, if it can still be configured.
 ///
 /// # Safety
 /// `session` is null or valid for writing.
@@ -88,6 +89,7 @@ pub unsafe extern "C" fn strandline_session_start(session: *mut u64) -> i32 {
         if session.is_null() {
             return Err(Status::InvalidArgument);
         }
+        tool::ensure()?;
         let number = window::open(runtime()?)?;
         // SAFETY: not null, and valid as the caller promises.
         unsafe { *session = number };

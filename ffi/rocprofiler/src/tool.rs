@@ -128,6 +128,43 @@ fn configure(version: u32, runtime_version: *const c_char, priority: u32) -> boo
     .is_ok()
 }
 
+/// Configures the tool from the host's side, when no SDK has asked for it yet: a program that was not started with us as
+/// a tool opens a session. Not in a callback.
+///
+/// # Errors
+/// Why the tool can't work.
+pub fn ensure() -> Result<(), Status> {
+    if status() != Status::NotReady || CONFIGURED.load(Ordering::Acquire) {
+        return if status() == Status::Ok {
+            Ok(())
+        } else {
+            Err(status())
+        };
+    }
+    let Some(force) = api::force_configure() else {
+        fail(
+            Status::SdkMissing,
+            "no rocprofiler-sdk was found; run: strandline doctor",
+        );
+        return Err(Status::SdkMissing);
+    };
+    // SAFETY: the SDK's function; it calls `rocprofiler_configure` and `initialize` before it returns.
+    let forced = unsafe { force(Some(rocprofiler_configure)) };
+    if forced == sys::ROCPROFILER_STATUS_ERROR_CONFIGURATION_LOCKED
+        && !CONFIGURED.load(Ordering::Acquire)
+    {
+        fail(
+            Status::SdkLocked,
+            "the SDK was configured before the first session was asked for",
+        );
+    }
+    if status() == Status::Ok {
+        Ok(())
+    } else {
+        Err(status())
+    }
+}
+
 fn dotted(version: u32) -> String {
     format!(
         "{}.{}.{}",
