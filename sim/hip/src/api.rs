@@ -1306,12 +1306,12 @@ pub unsafe extern "C" fn __hipRegisterFunction(
     _grid_dims: *mut c_void,
     _warp_size: *mut c_int,
 ) {
-    if let Some(code) = Code::of_handle(modules.cast()) {
-        if !device_name.is_null() {
-            // SAFETY: a NUL-terminated name in the caller's image.
-            let name = unsafe { CStr::from_ptr(device_name) };
-            kernels::register_function(code, host_function as usize, name);
-        }
+    if let Some(code) = Code::of_handle(modules.cast())
+        && !device_name.is_null()
+    {
+        // SAFETY: a NUL-terminated name in the caller's image.
+        let name = unsafe { CStr::from_ptr(device_name) };
+        kernels::register_function(code, host_function as usize, name);
     }
 }
 

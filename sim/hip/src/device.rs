@@ -543,11 +543,9 @@ pub(crate) fn copy(stream: &'static Stream, job: CopyJob) {
         None => core::ptr::null_mut(),
     };
     let traced = !token.is_null();
-    if traced {
-        if let Some(hooks) = hooks {
-            // SAFETY: a token of `copy_enter` that is not completed yet.
-            unsafe { (hooks.copy_submitted)(token) };
-        }
+    if traced && let Some(hooks) = hooks {
+        // SAFETY: a token of `copy_enter` that is not completed yet.
+        unsafe { (hooks.copy_submitted)(token) };
     }
     let sequence = SEQUENCE.fetch_add(1, Ordering::Relaxed);
     let Some(device) = get(stream.gpu) else {

@@ -55,11 +55,11 @@ impl Graph {
 
 /// Submits one piece of work on a stream, or adds it to the graph that the stream captures.
 pub(crate) fn submit(stream: &'static Stream, node: Node) {
-    if stream.capturing.load(std::sync::atomic::Ordering::Acquire) {
-        if let Some(graph) = *lock(&stream.capture) {
-            graph.add(node);
-            return;
-        }
+    if stream.capturing.load(std::sync::atomic::Ordering::Acquire)
+        && let Some(graph) = *lock(&stream.capture)
+    {
+        graph.add(node);
+        return;
     }
     run(stream, node);
 }

@@ -166,10 +166,10 @@ pub(crate) fn write(entry: &Entry, delivered: bool) {
 
 /// Writes what was collected.
 pub(crate) fn flush() {
-    if enabled() {
-        if let Some(state) = &mut *lock(&STATE) {
-            state.flush();
-        }
+    if enabled()
+        && let Some(state) = &mut *lock(&STATE)
+    {
+        state.flush();
     }
 }
 

@@ -37,7 +37,6 @@ pub(crate) mod callback_kind {
     pub(crate) const MEMORY_ALLOCATION: u32 = 16;
     pub(crate) const RUNTIME_INITIALIZATION: u32 = 17;
     pub(crate) const HIP_STREAM: u32 = 20;
-    pub(crate) const MARKER_CORE_RANGE: u32 = 21;
     pub(crate) const LAST: u32 = 22;
 }
 

@@ -272,8 +272,11 @@ pub(crate) fn retire_all() {
     }
 }
 
+/// Stacks of external ids by context index and thread id.
+type Pushed = HashMap<(usize, u64), Vec<u64>>;
+
 /// External ids that tools pushed, by context and thread. Per-thread entries are never removed.
-static PUSHED: Mutex<Option<HashMap<(usize, u64), Vec<u64>>>> = Mutex::new(None);
+static PUSHED: Mutex<Option<Pushed>> = Mutex::new(None);
 /// Has anybody ever pushed? Until then sampling costs one load.
 static ANY_PUSHED: AtomicBool = AtomicBool::new(false);
 /// Latest value pushed on the thread that loaded the library: the default of all other threads,

@@ -438,9 +438,12 @@ struct Argument {
     size: usize,
 }
 
+/// Argument lists by kind and operation.
+type Arguments = HashMap<(u32, c_int), &'static [Argument]>;
+
 /// Arguments of an operation of an API kind, made once and kept for ever.
 fn arguments(kind: u32, op: c_int) -> Option<&'static [Argument]> {
-    static ALL: Mutex<Option<HashMap<(u32, c_int), &'static [Argument]>>> = Mutex::new(None);
+    static ALL: Mutex<Option<Arguments>> = Mutex::new(None);
     let text = match kind {
         5 => *hip_args::HIP_RUNTIME.get(usize::try_from(op).ok()?)?,
         6 => *hip_args::HIP_COMPILER.get(usize::try_from(op).ok()?)?,

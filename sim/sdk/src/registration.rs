@@ -377,11 +377,11 @@ fn finalize_client(index: usize) {
     context::stop_client(index);
     trace::drain_copies(Duration::ZERO);
     trace::drain_dispatches();
-    if let Some(result) = result {
-        if let Some(finalize) = result.finalize {
-            // SAFETY: the tool's function with its own data.
-            unsafe { finalize(result.tool_data) };
-        }
+    if let Some(result) = result
+        && let Some(finalize) = result.finalize
+    {
+        // SAFETY: the tool's function with its own data.
+        unsafe { finalize(result.tool_data) };
     }
 }
 

@@ -248,10 +248,10 @@ fn call_back(
 /// Adds a record to a context's buffer of a kind, unless the buffer is another context's.
 #[inline]
 fn insert<T: Copy>(context: &Context, kind: u32, record: &T) {
-    if let Some(buffer) = context.buffer(kind) {
-        if buffer.belongs_to(context) {
-            buffer.insert(kind, record);
-        }
+    if let Some(buffer) = context.buffer(kind)
+        && buffer.belongs_to(context)
+    {
+        buffer.insert(kind, record);
     }
 }
 
