@@ -263,6 +263,7 @@ fn only_the_named_variables_are_set() {
             "STRANDLINE_BUDGET",
             "STRANDLINE_EXCLUDE_API",
             "STRANDLINE_KINDS",
+            "STRANDLINE_LOG",
             "STRANDLINE_MODE",
             "STRANDLINE_OUT"
         ]
@@ -273,7 +274,7 @@ fn only_the_named_variables_are_set() {
         .unwrap();
     assert_eq!(added[0], format!("ROCP_TOOL_LIBRARIES={}", tool.display()));
     assert_eq!(added[1], "STRANDLINE_BUDGET=64M");
-    assert!(added[5].ends_with("/live.slt"), "{}", added[5]);
+    assert!(added[6].ends_with("/live.slt"), "{}", added[6]);
 }
 
 #[test]
@@ -291,6 +292,44 @@ fn a_setting_that_cannot_be_is_said_before_the_program_runs() {
     ];
     Done::of(output).fails(125, &parts);
     assert!(!folder.path("ran").exists());
+}
+
+#[test]
+fn what_the_tool_library_says_is_repeated_at_the_end() {
+    let folder = Folder::new("log");
+    let script = "echo 'strandline: tracing into x' > $STRANDLINE_LOG; \
+        echo 'strandline: tracing is off: the SDK is locked' >> $STRANDLINE_LOG; echo done >&2";
+    let done = record(&folder, script);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let lines: Vec<&str> = done.err.lines().collect();
+    assert_eq!(
+        lines[..2],
+        [
+            "done",
+            "strandline: the tool library: tracing is off: the SDK is locked"
+        ]
+    );
+    assert!(
+        lines[2].starts_with("strandline: nothing was recorded"),
+        "{done:?}"
+    );
+    assert!(folder.left_over().is_empty(), "{:?}", folder.left_over());
+    // A log of the user's own stays where it is.
+    let output = folder
+        .strandline()
+        .env("STRANDLINE_LOG", "stderr")
+        .args([
+            "record",
+            "-o",
+            "out.slt",
+            "--",
+            "/bin/sh",
+            "-c",
+            "echo $STRANDLINE_LOG",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(Done::of(output).out, "stderr\n");
 }
 
 #[test]

@@ -53,6 +53,7 @@ impl Folder {
             "STRANDLINE_OUT",
             "STRANDLINE_MODE",
             "STRANDLINE_BUDGET",
+            "STRANDLINE_LOG",
         ] {
             command.env_remove(name);
         }

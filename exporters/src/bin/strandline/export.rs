@@ -4,7 +4,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 
 use strandline::Trace;
@@ -152,20 +151,10 @@ impl Target {
             force,
             ..Options::default()
         };
-        // A bug in an exporter must neither hide the code of a recorded program nor cost its recording.
-        let written = panic::catch_unwind(AssertUnwindSafe(|| {
-            progress::during(&format!("writing {}", self.path.display()), || {
-                strandline_exporters::export(traces, &self.path, &options)
-            })
-        }));
-        match written {
-            Ok(Ok(report)) => Ok(report),
-            Ok(Err(error)) => Err(self.describe(&error)),
-            Err(_) => Err(Failure::new(format!(
-                "writing {}: the exporter broke off, which is a bug; the input is unharmed, please report it with the lines above",
-                self.path.display()
-            ))),
-        }
+        progress::during(&format!("writing {}", self.path.display()), || {
+            strandline_exporters::export(traces, &self.path, &options)
+        })
+        .map_err(|error| self.describe(&error))
     }
 
     /// Replacing a file that is being read is never what was meant.

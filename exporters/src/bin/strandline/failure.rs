@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
 /// Exit codes of the command, as `docs/cli.md` lists them. Wrong usage is clap's own: 2.
@@ -92,6 +93,21 @@ pub(crate) fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::NotFound => "; check the path",
         _ => "",
     }
+}
+
+/// Does `work`; a bug that breaks it off is a [`Failure`] like any other, behind the lines that the bug itself printed.
+///
+/// # Errors
+/// Those of `work`, and that one.
+pub(crate) fn guard<T>(
+    doing: &str,
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(Failure::new(format!(
+            "{doing}: broke off, which is a bug; no input was changed, please report it with the lines above"
+        )))
+    })
 }
 
 /// Prints one line to standard error. If nobody can hear it, nothing else is done.

@@ -29,7 +29,8 @@ use args::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    let result = failure::guard("running the command", || match command {
         Command::Record(args) => record::run(&args),
         Command::Summary(args) => summary::run(&args),
         Command::Dump(args) => dump::run(&args),
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::ToolPath(args) => place::run(&args),
         Command::Sim(args) => Ok(sim(&args)),
-    };
+    });
     match result {
         Ok(code) => ExitCode::from(code),
         Err(Failure { code, text }) => {

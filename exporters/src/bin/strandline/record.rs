@@ -6,8 +6,8 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,9 +18,13 @@ use crate::args;
 use crate::child::{self, Ended};
 use crate::counts::Counts;
 use crate::export::Target;
-use crate::failure::{Failure, advice, code, reason, say};
+use crate::failure::{Failure, advice, code, guard, reason, say};
 use crate::region_folder::Private;
+use crate::summary::printable;
 use crate::{input, place, process};
+
+/// Most that is repeated of the tool library's log, bytes.
+const LOG_BYTES_MAX: u64 = 64 * 1024;
 
 /// What is to be recorded, checked.
 #[derive(Debug)]
@@ -126,6 +130,7 @@ impl Plan {
         if let Ended::Signal(signal) = ended {
             say(format_args!("the program was killed by signal {signal}"));
         }
+        repeat_log(&folder.log());
         self.collect(&folder, &mut recorded);
         folder.remove_if_empty();
         Ok(recorded)
@@ -152,6 +157,10 @@ impl Plan {
         );
         command.env("ROCP_TOOL_LIBRARIES", tools);
         command.env("STRANDLINE_OUT", folder.region());
+        // What keeps the tool library from tracing is said at the end, not into the program's output.
+        if env::var_os("STRANDLINE_LOG").is_none_or(|log| log.is_empty()) {
+            command.env("STRANDLINE_LOG", folder.log());
+        }
         for (name, value) in &self.settings {
             command.env(name, value);
         }
@@ -187,7 +196,8 @@ impl Plan {
                 None => self.target.clone(),
                 Some(which) => self.target.further(which),
             };
-            match self.write(&region, &target) {
+            // A bug in reading or exporting must not hide the program's code.
+            match guard("writing the recording", || self.write(&region, &target)) {
                 Ok(()) => recorded.written += 1,
                 Err(failure) => {
                     recorded.failed = true;
@@ -245,6 +255,24 @@ impl Plan {
             "nothing was recorded and {} was not written: {program} started no GPU runtime that loads the tool library; {why}",
             self.target.path().display()
         )
+    }
+}
+
+/// Repeats what the tool library had to say, and removes its log.
+fn repeat_log(path: &Path) {
+    let Ok(file) = File::open(path) else { return };
+    let mut text = Vec::new();
+    let read = file.take(LOG_BYTES_MAX).read_to_end(&mut text);
+    let _ = fs::remove_file(path);
+    if read.is_err() {
+        return;
+    }
+    for line in String::from_utf8_lossy(&text).lines() {
+        let line = line.strip_prefix("strandline: ").unwrap_or(line);
+        // That is said anyhow, with what came of it.
+        if !line.starts_with("tracing into ") {
+            say(format_args!("the tool library: {}", printable(line)));
+        }
     }
 }
 

@@ -72,6 +72,11 @@ impl Private {
         self.path.join("live.slt")
     }
 
+    /// The tool library's log.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
     /// All regions that are there: the first process's, with `None`, then the others' with what stands between `live.`
     /// and `.slt`.
     pub(crate) fn regions(&self) -> io::Result<Vec<(Option<String>, PathBuf)>> {
@@ -95,6 +100,7 @@ impl Private {
 
     /// Removes the folder if nothing is left in it.
     pub(crate) fn remove_if_empty(&self) {
+        let _ = fs::remove_file(self.log());
         let _ = fs::remove_dir(&self.path);
     }
 }

@@ -265,8 +265,13 @@ fn write_text(
     }
     writeln!(
         out,
-        "  process   pid {} on {}: {}",
+        "  process   pid {}{} on {}: {}",
         header.pid,
+        if header.rank < 0 {
+            String::new()
+        } else {
+            format!(" (rank {})", header.rank)
+        },
         or_unknown(&header.host),
         or_unknown(&header.program)
     )?;

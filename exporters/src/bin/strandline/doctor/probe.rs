@@ -63,9 +63,9 @@ pub(super) fn probe(library: &OsStr) -> Probed {
 fn run(library: &OsStr) -> io::Result<Probed> {
     let mut command = Command::new(env::current_exe()?);
     command.args(["doctor", "--probe"]).arg(library);
-    // The SDK would load these tools in the child, and ours would record it.
+    // The SDK would load these tools in the child, and ours would record it; with that value it stays off.
     command.env_remove("ROCP_TOOL_LIBRARIES");
-    command.env("STRANDLINE_START", "api");
+    command.env("STRANDLINE_MODE", "off");
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

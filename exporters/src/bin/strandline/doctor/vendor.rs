@@ -131,6 +131,12 @@ fn rocprofiler() -> Vec<Finding> {
             Finding::new(Mark::No, what, found, means)
                 .todo("install ROCm 7.0 or newer (SDK 1.0.0)"),
         );
+    } else if is_stand_in(Path::new(opened)) {
+        let means = "it is Strandline's stand-in: programs started from here run without a GPU";
+        all.push(
+            Finding::new(Mark::Warn, what, found, means)
+                .todo("take its folder out of LD_LIBRARY_PATH to use the real one"),
+        );
     } else if off_path.is_some() {
         let means =
             "the loader does not find it by name; programs whose ROCm libraries lie beside it do";
@@ -172,6 +178,12 @@ fn rocprofiler() -> Vec<Finding> {
         });
     }
     all
+}
+
+/// True for the library that `tool-path sim` leads to.
+fn is_stand_in(path: &Path) -> bool {
+    let stand_in = place::sim_folder().map(|folder| folder.join("librocprofiler-sdk.so.1"));
+    stand_in.is_ok_and(|stand_in| path.canonicalize().ok() == stand_in.canonicalize().ok())
 }
 
 fn parse_version(text: &str) -> Option<(u64, u64)> {
@@ -238,6 +250,10 @@ fn configuration(probed: &Probed) -> Finding {
 fn other_tools() -> Vec<Finding> {
     let mut all = Vec::new();
     let own = place::rocprofiler_library().ok();
+    let is_own = |entry: &OsStr| {
+        let entry = Path::new(entry).canonicalize();
+        own.is_some() && entry.ok() == own
+    };
     let list = env::var_os("ROCP_TOOL_LIBRARIES").unwrap_or_default();
     let entries = split(&list, b":");
     for entry in &entries {
@@ -274,6 +290,9 @@ fn other_tools() -> Vec<Finding> {
     }
     let preload = env::var_os("LD_PRELOAD").unwrap_or_default();
     for entry in split(&preload, b": ") {
+        if is_own(&entry) {
+            continue;
+        }
         let probed = probe(&entry);
         if probed.get("rocprofiler_configure").is_some() {
             let found = format!(
