@@ -27,7 +27,7 @@ impl Hasher for IdHasher {
 
     #[inline]
     fn write_u64(&mut self, value: u64) {
-        let wide = u128::from(value ^ self.0 ^ 0x5bd1_e995) * 0x9E37_79B9_7F4A_7C15_F39C_u128;
+        let wide = u128::from(value ^ self.0 ^ 0x5bd1_e995) * 0x9E37_79B9_7F4A_7C15_u128;
         self.0 = (wide as u64) ^ (wide >> 64) as u64;
     }
 
