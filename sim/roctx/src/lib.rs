@@ -12,10 +12,10 @@
     reason = "C functions with their own names and contracts; see the module's Safety section"
 )]
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::ffi::{c_char, c_int, c_void};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use sim_interface::{ApiFrame, MAGIC, RuntimeTable, SdkHooks, op, register};
 
@@ -23,6 +23,12 @@ use sim_interface::{ApiFrame, MAGIC, RuntimeTable, SdkHooks, op, register};
 const CORE: u32 = 7;
 const CONTROL: u32 = 8;
 const NAME: u32 = 9;
+/// Ranges as one event from push to pop.
+const RANGE: u32 = 21;
+/// Operations of that kind.
+const RANGE_MARK: i32 = 0;
+const RANGE_THREAD: i32 = 1;
+const RANGE_PROCESS: i32 = 2;
 /// Size of the marker payload in bytes: size, two argument words, return value.
 const PAYLOAD_SIZE: u64 = 32;
 /// roctx 1.0.0.
@@ -89,9 +95,43 @@ fn call(kind: u32, op: i32, args: [u64; 2], body: impl FnOnce() -> u64) -> u64 {
     result
 }
 
+/// An open range: its frame lives from push to pop.
+struct Open(Box<ApiFrame>);
+
+// SAFETY: the frame's pointers are the SDK's, which allows its end on another thread.
+unsafe impl Send for Open {}
+
+thread_local! {
+    /// Ranges pushed on this thread; `None` = not traced.
+    static PUSHED: RefCell<Vec<Option<Open>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Process ranges that are open, by id.
+static STARTED: Mutex<Vec<(u64, Open)>> = Mutex::new(Vec::new());
+
+fn open_range(op: i32, message: *const c_char) -> Option<Open> {
+    let hooks = hooks().filter(|hooks| (hooks.wants)(RANGE, op))?;
+    let mut frame = Box::new(ApiFrame::new(RANGE, op, PAYLOAD_SIZE));
+    frame.payload[1] = message as u64;
+    // SAFETY: the frame lives until `close_range`.
+    unsafe { (hooks.api_enter)(&raw mut *frame) };
+    Some(Open(frame))
+}
+
+fn close_range(range: Option<Open>) {
+    if let (Some(Open(mut frame)), Some(hooks)) = (range, hooks()) {
+        // SAFETY: `api_enter` filled this frame, and it is taken, so this happens once.
+        unsafe { (hooks.api_exit)(&raw mut *frame) };
+    }
+}
+
 /// An `int` as it lies in the return-value word.
 fn word(value: c_int) -> u64 {
     u64::from(value.cast_unsigned())
+}
+
+fn started() -> MutexGuard<'static, Vec<(u64, Open)>> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The `int` in a return-value word.
@@ -103,17 +143,22 @@ fn int(word: u64) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn roctxMarkA(message: *const c_char) {
     call(CORE, op::roctxMarkA, [message as u64, 0], || 0);
+    close_range(open_range(RANGE_MARK, message));
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn roctxRangePushA(message: *const c_char) -> c_int {
-    int(call(CORE, op::roctxRangePushA, [message as u64, 0], || {
+    let level = int(call(CORE, op::roctxRangePushA, [message as u64, 0], || {
         word(DEPTH.replace(DEPTH.get() + 1))
-    }))
+    }));
+    let range = open_range(RANGE_THREAD, message);
+    PUSHED.with_borrow_mut(|pushed| pushed.push(range));
+    level
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn roctxRangePop() -> c_int {
+    close_range(PUSHED.with_borrow_mut(Vec::pop).flatten());
     int(call(CORE, op::roctxRangePop, [0, 0], || {
         let depth = DEPTH.get() - 1;
         if depth < 0 {
@@ -126,14 +171,24 @@ pub unsafe extern "C" fn roctxRangePop() -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn roctxRangeStartA(message: *const c_char) -> u64 {
-    call(CORE, op::roctxRangeStartA, [message as u64, 0], || {
+    let id = call(CORE, op::roctxRangeStartA, [message as u64, 0], || {
         NEXT_RANGE.fetch_add(1, Ordering::Relaxed)
-    })
+    });
+    if let Some(range) = open_range(RANGE_PROCESS, message) {
+        started().push((id, range));
+    }
+    id
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn roctxRangeStop(id: u64) {
     call(CORE, op::roctxRangeStop, [id, 0], || 0);
+    let range = {
+        let mut started = started();
+        let index = started.iter().position(|(started, _)| *started == id);
+        index.map(|index| started.swap_remove(index).1)
+    };
+    close_range(range);
 }
 
 #[unsafe(no_mangle)]

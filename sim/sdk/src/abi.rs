@@ -37,6 +37,7 @@ pub(crate) mod callback_kind {
     pub(crate) const MEMORY_ALLOCATION: u32 = 16;
     pub(crate) const RUNTIME_INITIALIZATION: u32 = 17;
     pub(crate) const HIP_STREAM: u32 = 20;
+    pub(crate) const MARKER_CORE_RANGE: u32 = 21;
     pub(crate) const LAST: u32 = 22;
 }
 
@@ -50,6 +51,7 @@ pub(crate) mod buffer_kind {
     pub(crate) const RUNTIME_INITIALIZATION: u32 = 17;
     pub(crate) const HIP_RUNTIME_EXT: u32 = 21;
     pub(crate) const HIP_COMPILER_EXT: u32 = 22;
+    pub(crate) const MARKER_CORE_RANGE: u32 = 32;
     pub(crate) const LAST: u32 = 33;
 }
 
@@ -58,6 +60,7 @@ pub(crate) mod request_kind {
     pub(crate) const MEMORY_COPY: u32 = 10;
     pub(crate) const KERNEL_DISPATCH: u32 = 11;
     pub(crate) const MEMORY_ALLOCATION: u32 = 15;
+    pub(crate) const MARKER_CORE_RANGE: u32 = 18;
     pub(crate) const LAST: u32 = 19;
 }
 

@@ -445,6 +445,22 @@ fn new_thread() -> Option<(&'static CallbackThread, usize)> {
     Some((thread, index))
 }
 
+/// Makes the callback threads again in a forked child, which has none. Flags and locks keep the
+/// state that they had; a queue that was locked stays without a thread.
+pub(crate) fn restart_threads() {
+    for slot in &THREADS[..THREAD_COUNT.load(Ordering::Acquire)] {
+        // SAFETY: stored before the count was raised, never freed (I1).
+        let thread: &'static CallbackThread = unsafe { &*slot.load(Ordering::Acquire) };
+        let (Ok(state), Ok(mut join)) = (thread.state.try_lock(), thread.join.try_lock()) else {
+            continue;
+        };
+        drop(state);
+        let spawned = std::thread::Builder::new().spawn(|| thread.run());
+        // The parent's handle must not be joined here; it is leaked.
+        core::mem::forget(core::mem::replace(&mut *join, spawned.ok()));
+    }
+}
+
 /// `rocprofiler_create_callback_thread`.
 pub(crate) fn create_thread(handle: &mut u64) -> Status {
     if registration::init_status() > 0 {

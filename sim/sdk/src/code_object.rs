@@ -43,6 +43,8 @@ struct Object {
     uri: CString,
     desc: CodeObjectDesc,
     kernels: Vec<Kernel>,
+    /// Contexts that heard of its load.
+    told: u64,
     announced: bool,
     user_data: HashMap<usize, u64>,
 }
@@ -101,6 +103,7 @@ pub(crate) unsafe extern "C" fn load(desc: *const CodeObjectDesc) {
             })
             .collect(),
         desc,
+        told: 0,
         announced: false,
         user_data: HashMap::new(),
     };
@@ -122,6 +125,7 @@ pub(crate) unsafe extern "C" fn load(desc: *const CodeObjectDesc) {
     objects.contexts = receivers;
     for object in objects.list.iter_mut().filter(|object| !object.announced) {
         object.announced = true;
+        object.told = receivers;
         announce_load(object, receivers);
     }
 }
@@ -236,6 +240,13 @@ fn tell_host(object: &mut Object, index: usize, receivers: u64) {
 }
 
 fn announce_unload(object: &mut Object, receivers: u64) {
+    if receivers & !object.told != 0 {
+        eprintln!(
+            "stand-in SDK: a second CODE_OBJECT context was started between two loads: the real SDK \
+             throws std::out_of_range at the unload of the older object; aborting"
+        );
+        std::process::abort();
+    }
     tell_object(object, receivers, PHASE_EXIT);
     for index in 0..object.kernels.len() {
         tell_kernel(object, index, receivers, PHASE_EXIT);

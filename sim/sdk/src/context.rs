@@ -192,6 +192,13 @@ pub(crate) fn create(handle: &mut u64) -> Status {
     if *handle != 0 {
         return CONTEXT_ID_NOT_ZERO;
     }
+    if registration::current_client() == usize::MAX {
+        eprintln!(
+            "stand-in SDK: rocprofiler_create_context outside a tool's initialize function: the real \
+             SDK trips an assertion here; aborting"
+        );
+        std::process::abort();
+    }
     let index = COUNT.load(Ordering::Acquire);
     if index >= CONTEXTS_MAX {
         return OUT_OF_RESOURCES;

@@ -325,14 +325,50 @@ fn at_exit(handler: extern "C" fn()) {
     unsafe { libc::atexit(handler) };
 }
 
+unsafe extern "C" fn in_child() {
+    buffer::restart_threads();
+}
+
 /// Starts what the SDK needs of its own threads, once: handler B and the default callback thread.
 pub(crate) fn internal_threading() {
     static STARTED: AtomicBool = AtomicBool::new(false);
     if !STARTED.swap(true, Ordering::AcqRel) {
         at_exit(exit_handler_b);
+        // SAFETY: plain functions of a library that is never unloaded.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         buffer::start_default_thread();
     }
 }
+
+/// At load: a bad log level aborts, and `ROCPROFILER_LIBRARY_CTOR` starts the tools at once.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        if let Ok(level) = std::env::var("ROCPROFILER_LOG_LEVEL") {
+            let known = ["trace", "info", "warning", "error", "fatal"];
+            let level = level.to_ascii_lowercase();
+            if !level.is_empty()
+                && !known.contains(&level.as_str())
+                && level.parse::<i32>().is_err()
+            {
+                eprintln!(
+                    "stand-in SDK: unknown ROCPROFILER_LOG_LEVEL `{level}`: the real SDK throws at \
+                     load; aborting"
+                );
+                std::process::abort();
+            }
+        }
+        let start = std::env::var("ROCPROFILER_LIBRARY_CTOR").unwrap_or_default();
+        if matches!(
+            start.to_ascii_lowercase().as_str(),
+            "1" | "on" | "true" | "yes"
+        ) {
+            initialize();
+        }
+    }
+    at_load
+};
 
 extern "C" fn exit_handler_b() {
     finalize();

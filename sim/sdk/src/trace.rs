@@ -72,10 +72,20 @@ fn captured_api(kind: u32, op: i32) -> u64 {
         return 0;
     }
     // Marker wrappers do not look at the finalization status; all others pass through.
-    if registration::fini_status() != 0 && !(7..=9).contains(&kind) {
+    let marker = (7..=9).contains(&kind) || kind == callback_kind::MARKER_CORE_RANGE;
+    if !marker && registration::fini_status() != 0 {
         return 0;
     }
     active & api_wants(kind, op)
+}
+
+/// Buffer kind of an API callback kind: the same number, except for marker ranges.
+#[inline]
+fn plain_kind(kind: u32) -> u32 {
+    match kind {
+        callback_kind::MARKER_CORE_RANGE => buffer_kind::MARKER_CORE_RANGE,
+        kind => kind,
+    }
 }
 
 /// Buffer kind with arguments that belongs to an API kind; 0 = none.
@@ -90,8 +100,7 @@ fn ext_kind(kind: u32) -> u32 {
 
 #[inline]
 fn api_wants(kind: u32, op: i32) -> u64 {
-    // API kinds have the same number as callback kind, buffer kind and request kind.
-    let mut mask = context::wants_callback(kind, op) | context::wants_buffer(kind, op);
+    let mut mask = context::wants_callback(kind, op) | context::wants_buffer(plain_kind(kind), op);
     let ext = ext_kind(kind);
     if ext != 0 {
         mask |= context::wants_buffer(ext, op);
@@ -111,10 +120,17 @@ unsafe extern "C" fn api_enter(frame: *mut ApiFrame) {
     if frame.captured == 0 {
         return;
     }
-    let id = Correlation::create(2);
+    // A range holds its id from push to pop; a call lets go of one reference before its work.
+    let range = kind == callback_kind::MARKER_CORE_RANGE;
+    let id = Correlation::create(if range { 1 } else { 2 });
     id.push();
     frame.correlation = core::ptr::from_ref(id).cast_mut().cast();
-    let requested = sample_externals(frame.captured, kind, op, id.id(), &mut frame.external);
+    let request = if range {
+        request_kind::MARKER_CORE_RANGE
+    } else {
+        kind
+    };
+    let requested = sample_externals(frame.captured, request, op, id.id(), &mut frame.external);
     call_back(
         frame.captured & context::wants_callback(kind, op),
         kind,
@@ -127,11 +143,14 @@ unsafe extern "C" fn api_enter(frame: *mut ApiFrame) {
         (&raw mut frame.payload).cast(),
     );
     update_externals(frame.captured & !requested, &mut frame.external);
-    let buffered = context::wants_buffer(kind, op) | context::wants_buffer(ext_kind(kind), op);
+    let buffered =
+        context::wants_buffer(plain_kind(kind), op) | context::wants_buffer(ext_kind(kind), op);
     if frame.captured & buffered != 0 {
         frame.start_ns = clock::now_ns();
     }
-    id.drop_reference();
+    if !range {
+        id.drop_reference();
+    }
 }
 
 unsafe extern "C" fn api_exit(frame: *mut ApiFrame) {
@@ -143,7 +162,7 @@ unsafe extern "C" fn api_exit(frame: *mut ApiFrame) {
     let (kind, op) = (frame.kind, frame.op);
     // SAFETY: `api_enter` stored an id object; they are never freed (I1).
     let id = unsafe { &*frame.correlation.cast::<Correlation>() };
-    let wants = context::wants_buffer(kind, op);
+    let wants = context::wants_buffer(plain_kind(kind), op);
     let wants_ext = context::wants_buffer(ext_kind(kind), op);
     let end_ns = if frame.captured & (wants | wants_ext) == 0 {
         0
@@ -173,6 +192,7 @@ unsafe extern "C" fn api_exit(frame: *mut ApiFrame) {
         thread_id: id.thread_id(),
     };
     for context in context::each(frame.captured & wants) {
+        let kind = plain_kind(kind);
         insert(
             context,
             kind,

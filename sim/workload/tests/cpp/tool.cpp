@@ -314,7 +314,10 @@ int initialize(client_finalize_t, void*) {
         check(rocprofiler_create_buffer(s.data, 4096, env("TOOL_WATERMARK", 2048), policy, on_buffer, &s, &s.dispatch_buffer) == SUCCESS, "buffer");
         check(rocprofiler_configure_buffer_tracing_service(s.data, BUFFER_DISPATCH, nullptr, 0, s.dispatch_buffer) == SUCCESS, "dispatch buffer");
     }
-    for (auto c : {s.code, s.data, s.retire}) check(rocprofiler_start_context(c) == SUCCESS, "start");
+    for (auto c : {s.code, s.data, s.retire}) {
+        if (c.handle == s.data.handle && env("TOOL_IDLE", 0)) continue;
+        check(rocprofiler_start_context(c) == SUCCESS, "start");
+    }
     if (env("TOOL_TID", 0)) {
         uint64_t tid;
         rocprofiler_get_thread_id(&tid);
@@ -368,6 +371,31 @@ void finalize(void*) {
     fclose(f);
 }
 }  // namespace
+
+// Session functions for `--window api`: they start and stop the data context (TOOL_IDLE=1: it is not
+// started at load), and report what came between.
+extern "C" int32_t tool_start(uint64_t* session) {
+    static std::atomic<uint64_t> next{1};
+    *session = next++;
+    return rocprofiler_start_context(s.data);
+}
+extern "C" int32_t tool_stop(uint64_t session, uint64_t timeout_ns, uint64_t* result) {
+    static long before = 0;
+    int32_t status = rocprofiler_stop_context(s.data);
+    std::lock_guard<std::mutex> g(s.lock);
+    if (result[0] != 96) return -1;
+    result[2] = session;
+    result[3] = s.counts["enqueue"] - before;
+    result[11] = timeout_ns;
+    before = s.counts["enqueue"];
+    return status;
+}
+extern "C" int32_t tool_save(uint64_t session, const char* path) {
+    FILE* f = fopen(path, "w");
+    if (!f) return 1;
+    fprintf(f, "%lu", session);
+    return fclose(f);
+}
 
 extern "C" __attribute__((visibility("default"))) configure_result_t*
 rocprofiler_configure(uint32_t version, const char* text, uint32_t priority, client_id_t* id) {
