@@ -221,7 +221,7 @@ fn kernel_names_die_with_the_callback() {
 
 #[test]
 fn records_of_work_enqueued_before_a_stop_come_after_it() {
-    let args = ["graph", "--late", "uniform:20ms:40ms"];
+    let args = ["graph", "--late", "400ms"];
     let Some(run) = run(&args, &[("TOOL_STOP", "1")]) else {
         return;
     };
@@ -234,7 +234,7 @@ fn records_of_work_enqueued_before_a_stop_come_after_it() {
 
 #[test]
 fn retirement_goes_only_to_contexts_that_are_active_then() {
-    let args = ["graph", "--late", "uniform:20ms:40ms"];
+    let args = ["graph", "--late", "400ms"];
     let env = [("TOOL_STOP", "1"), ("TOOL_RETIRE", "0")];
     let Some(run) = run(&args, &env) else { return };
     run.clean();
