@@ -134,6 +134,11 @@ impl Region {
         &self.path
     }
 
+    #[cfg(test)]
+    pub(crate) fn file_metadata(&self) -> io::Result<std::fs::Metadata> {
+        self.file.metadata()
+    }
+
     pub(crate) fn header(&self) -> &Header {
         &self.header
     }
@@ -282,6 +287,19 @@ impl Region {
         // ORD(seal): Release. A reader that sees "sealed" sees the last committed count.
         entry.store(sealed, Ordering::Release);
         self.ring().push(segment);
+    }
+
+    /// Claims all free segments for nobody and punches their memory out of the file. Best effort; once, at the end.
+    pub(crate) fn give_unused_back(&self) {
+        let mut unused: Vec<u32> = std::iter::from_fn(|| self.free_bits().claim()).collect();
+        unused.sort_unstable();
+        for run in unused.chunk_by(|&one, &next| one + 1 == next) {
+            let offset = self.header.segments_offset + u64::from(run[0]) * SEGMENT_BYTES as u64;
+            let bytes = (run.len() * SEGMENT_BYTES) as i64;
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            // SAFETY: an open file and a range of segments that nobody owns or will own: their bits are cleared.
+            unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset as i64, bytes) };
+        }
     }
 
     /// Takes a segment back into the pool: bumps its generation first, so that a reader that copied from it notices.

@@ -298,7 +298,8 @@ impl Runtime {
     /// Backs memory ahead of demand. Not in a callback.
     pub(crate) fn back_ahead(&self) {
         let ahead = AHEAD_BYTES / SEGMENT_BYTES as u64;
-        if self.region.free_count() < ahead
+        // Half of it in hand is enough: a program that makes few records holds one step, not two.
+        if self.region.free_count() < ahead / 2
             && self.region.backed_count() < self.region.segment_count().into()
             && !self.backing_failed()
             && self.region.back(ahead).is_err()
@@ -384,6 +385,16 @@ impl Runtime {
     /// Never for a region that this process made, unless its header was damaged.
     pub fn trace(&self) -> Result<Trace, TraceError> {
         Trace::from_map(self.region.read_map(), self.region.path())
+    }
+
+    /// Gives memory that was backed and never used back to the system, at the end: later records that need a new segment
+    /// are lost and counted.
+    pub(crate) fn give_unused_back(&self) {
+        if self.control.barrier().is_some()
+            && self.region.header().mode != crate::header::Mode::Flight
+        {
+            self.region.give_unused_back();
+        }
     }
 
     /// Removes the region's file name when nobody asked for the file. At a clean exit.

@@ -321,6 +321,7 @@ impl Runtime {
             accounting.remember(end);
         }
         self.announce_anchor();
+        self.give_unused_back();
     }
 
     /// The result of a session that was accounted for lately.

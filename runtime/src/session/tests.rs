@@ -557,3 +557,19 @@ fn a_closed_session_is_accounted_for_by_the_housekeeper() {
     );
     runtime.finalize();
 }
+
+#[test]
+fn a_finished_region_holds_no_memory_that_it_does_not_use() {
+    use std::os::unix::fs::MetadataExt;
+    let runtime = runtime();
+    let blocks = || runtime.region().file_metadata().unwrap().blocks() * 512;
+    let session = runtime.session_open().unwrap();
+    let token = issue(runtime, 1);
+    done(runtime, token, 1);
+    runtime.session_stop(session, LONG, None).unwrap();
+    assert!(blocks() > 16 << 20, "backed ahead: {}", blocks());
+    runtime.finalize();
+    assert!(blocks() < 4 << 20, "given back: {}", blocks());
+    let trace = runtime.trace().unwrap();
+    assert_eq!((trace.damage().len(), trace.entries().count()), (0, 2));
+}
