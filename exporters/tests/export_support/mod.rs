@@ -748,3 +748,110 @@ pub fn perfetto(traces: &[Trace]) -> (Imported, ExportReport) {
     let (path, report) = export_named(traces, &folder, "out.pftrace");
     (import(&std::fs::read(path).unwrap()), report)
 }
+
+/// What a training step looks like to a tracer: annotated steps on one thread, plain launches and copies on two streams,
+/// and graph launches of 36 kernels, on a device that is always a little behind. No two spans of a stream overlap.
+pub fn mix(steps: u64, launches: u64, graphs: u64) -> Builder {
+    let mut region = region();
+    region.record(0, Kind::Stream, 0, &[2, 0x7f00_0000_0200]);
+    for at in 0..12u64 {
+        let mangled = format!("_Z{}step_kernel_{at:02}PfS_i.kd", 14);
+        region.kernel(100 + at, mangled.as_bytes());
+    }
+    let range = |region: &mut Builder, name: &str, start: u64, end: u64| {
+        let name = region.string(name.as_bytes());
+        region.record(0, Kind::Range, 1, &[start, end, 0, 0, 0, name, pair(0, 4242)]);
+    };
+    let (mut now, mut id, mut dispatches, mut copies) = (10_000u64, 0u64, 0u64, 0u64);
+    let mut free = [0u64; 3];
+    for step in 0..steps {
+        let begun = now;
+        for at in 0..launches {
+            id += 1;
+            let stream = 1 + (at % 5 == 4) as u32;
+            let copied = at % 9 == 8;
+            let operation = if copied { COPY_ASYNC } else { LAUNCH };
+            api(&mut region, 0, operation, id, now, now + 2_345);
+            let start = (now + 6_001).max(free[stream as usize] + 700);
+            let length = 1_501 + (at * 977) % 7_001;
+            free[stream as usize] = start + length;
+            if copied {
+                copies += 1;
+                copy(&mut region, 1, 2 + at % 2, id, start, start + length, 4096 * (at + 1), stream);
+            } else {
+                dispatches += 1;
+                region.record(0, Kind::Enqueue, 1, &[now + 900, dispatches, id, 0, 100 + at % 12, 3, pair(stream, 4242)]);
+                dispatch(
+                    &mut region,
+                    1,
+                    Dispatch {
+                        id: dispatches,
+                        correlation: id,
+                        start,
+                        end: start + length,
+                        kernel: 100 + at % 12,
+                        stream,
+                        queue: 3 + u64::from(stream),
+                        ..Dispatch::default()
+                    },
+                );
+            }
+            now += 4_000;
+        }
+        for _ in 0..graphs {
+            id += 1;
+            api(&mut region, 0, GRAPH_LAUNCH, id, now, now + 12_345);
+            for node in 0..36 {
+                dispatches += 1;
+                let start = (now + 9_001).max(free[1] + 300);
+                let length = 1_101 + node * 53;
+                free[1] = start + length;
+                dispatch(
+                    &mut region,
+                    1,
+                    Dispatch { id: dispatches, correlation: id, start, end: start + length, kernel: 100 + node % 12, ..Dispatch::default() },
+                );
+            }
+            now += 20_000;
+        }
+        now = now.max(free[1]).max(free[2]) + 5_000;
+        range(&mut region, &format!("ProfilerStep#{step}"), begun, now);
+        now += 1_000;
+    }
+    close(&mut region, dispatches, copies, now + 1_000_000);
+    region
+}
+
+/// Writes what an export of `trace` must hold, for readers in other languages.
+pub fn write_truth(trace: &Trace, path: &Path) {
+    let facts = trace.facts();
+    let mut lines = vec![serde_json::json!({"unix_offset": UNIX_NS, "boot_offset": BOOT_NS, "pid": trace.header().pid})];
+    for entry in trace.entries() {
+        let record = entry.record;
+        let stream = facts.stream(record.stream());
+        let handle = stream.map(|stream| format!("{:#x}", stream.handle));
+        let (start, end) = (record.start(), record.end());
+        let correlation = record.correlation_id();
+        lines.push(match record.kind().unwrap() {
+            Kind::Dispatch => {
+                let name = String::from_utf8_lossy(facts.kernel_name(record.kernel_id()).unwrap()).into_owned();
+                let mangled = name.strip_suffix(".kd").unwrap();
+                let (grid, block) = (record.grid(), record.block());
+                let groups: Vec<u32> = (0..3).map(|axis| grid[axis] / block[axis]).collect();
+                serde_json::json!({"kind": "dispatch", "start": start, "end": end, "kernel": mangled,
+                    "display": String::from_utf8(strandline_exporters::demangle::display_name(name.as_bytes())).unwrap(),
+                    "grid": groups, "block": block, "queue": record.queue(), "correlation": correlation,
+                    "dispatch": record.dispatch_id(), "stream_handle": handle, "stream_number": record.stream()})
+            }
+            Kind::Copy => serde_json::json!({"kind": "copy", "start": start, "end": end, "bytes": record.bytes(),
+                "correlation": correlation, "stream_number": record.stream()}),
+            Kind::Api => serde_json::json!({"kind": "api", "start": start, "end": end, "correlation": correlation,
+                "name": facts.operation_name(record.domain(), record.operation() as u16), "thread": record.thread()}),
+            Kind::Range => serde_json::json!({"kind": "range", "start": start, "end": end,
+                "name": facts.text(record.name_id()), "thread": record.thread()}),
+            _ => continue,
+        });
+    }
+    let text: Vec<String> = lines.iter().map(|line| line.to_string() + "\n").collect();
+    std::fs::write(path, text.concat()).unwrap();
+}

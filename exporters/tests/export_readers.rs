@@ -1,0 +1,76 @@
+//! The exports, read by programs that people use and that share no code with us: Python's own JSON, the protobuf classes of
+//! the package `perfetto`, HolisticTraceAnalysis, torch-tb-profiler, trace-lanefix.
+//!
+//! The scripts lie in `tests/python`, their versions in its `requirements.txt`. A reader that is not installed is skipped,
+//! and the test says so; `STRANDLINE_PYTHON` names the interpreter (default `python3`), and with
+//! `STRANDLINE_REQUIRE_READERS=1` a missing reader fails.
+
+mod export_support;
+
+use std::path::Path;
+use std::process::Command;
+
+use export_support::*;
+use strandline::Trace;
+
+/// Exit code of a script whose reader is not installed.
+const SKIPPED: i32 = 77;
+
+fn run(script: &str, export: &Path, truth: &Path) {
+    let python = std::env::var("STRANDLINE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python");
+    let done = Command::new(&python)
+        .arg("-B")
+        .arg(folder.join(script))
+        .args([export, truth])
+        .current_dir(export.parent().unwrap())
+        .output();
+    let done = match done {
+        Ok(done) => done,
+        Err(error) => {
+            println!("{script}: skipped: {python}: {error}");
+            assert!(std::env::var_os("STRANDLINE_REQUIRE_READERS").is_none());
+            return;
+        }
+    };
+    let said = String::from_utf8_lossy(&done.stdout);
+    println!("{script}:\n{said}{}", String::from_utf8_lossy(&done.stderr));
+    if done.status.code() == Some(SKIPPED) {
+        assert!(std::env::var_os("STRANDLINE_REQUIRE_READERS").is_none());
+        return;
+    }
+    assert!(done.status.success(), "{script} failed");
+}
+
+fn read_with(scripts: &[&str], trace: &Trace, name: &str) {
+    let folder = Folder::new();
+    let (path, _) = export_named(std::slice::from_ref(trace), &folder, name);
+    let truth = folder.file("truth.jsonl");
+    write_truth(trace, &truth);
+    for script in scripts {
+        run(script, &path, &truth);
+    }
+}
+
+#[test]
+fn pythons_json_gives_every_record_back() {
+    let trace = mix(5, 90, 4).trace();
+    read_with(&["check_json.py"], &trace, "out.json");
+    read_with(&["check_json.py"], &trace, "out.json.gz");
+}
+
+#[test]
+fn perfettos_own_classes_give_every_record_back() {
+    read_with(&["check_pftrace.py"], &mix(5, 90, 4).trace(), "out.pftrace");
+}
+
+#[test]
+fn holistic_trace_analysis_gives_the_figures_of_the_records() {
+    // It counts only calls that it knows by name: launches and copies, no graphs.
+    read_with(&["check_hta.py"], &mix(5, 90, 0).trace(), "out.json");
+}
+
+#[test]
+fn torch_tb_profiler_and_trace_lanefix_load_it() {
+    read_with(&["check_readers.py"], &mix(5, 90, 4).trace(), "out.json");
+}
