@@ -53,9 +53,11 @@ fn built() -> Option<&'static Built> {
                 gcc.args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra"])
                     .args(flags);
                 gcc.arg(source.join(file)).arg("-o").arg(&temporary);
-                gcc.arg("-L")
-                    .arg(&links)
-                    .args(["-lrocprofiler-sdk", "-lamdhip64", "-lpthread"]);
+                gcc.arg("-L").arg(&links).args([
+                    "-lrocprofiler-sdk",
+                    "-lamdhip64",
+                    "-lrocprofiler-sdk-roctx",
+                ]);
                 let output = gcc.output().unwrap();
                 let text = String::from_utf8_lossy(&output.stderr);
                 assert!(output.status.success(), "{text}");
@@ -71,6 +73,7 @@ fn built() -> Option<&'static Built> {
             ];
             compile("libsecond.so", "tool.cpp", second);
             compile("host", "host.cpp", &[]);
+            compile("hazards", "hazards.cpp", &[]);
             Some(Built { links, folder })
         })
         .as_ref()
@@ -618,6 +621,39 @@ fn forced(built: &Built, arguments: &[&str]) {
         String::from_utf8_lossy(&output.stderr)
     );
     assert_eq!(text, "ok\n");
+}
+
+/// What works, and what ends the real SDK with a message of the stand-in.
+#[test]
+fn hazards_of_the_real_sdk() {
+    let Some(built) = built() else { return };
+    for (mode, abort) in [
+        ("external", None),
+        ("request", None),
+        ("ranges", None),
+        ("stream", None),
+        ("stream-unknown", Some("is unknown")),
+        ("second-code-context", Some("a second CODE_OBJECT context")),
+        ("context-in-configure", Some("trips an assertion")),
+    ] {
+        let output = Command::new(built.folder.join("hazards"))
+            .arg(mode)
+            .env("LD_LIBRARY_PATH", &built.links)
+            .env_remove("ROCP_TOOL_LIBRARIES")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.success(),
+            abort.is_none(),
+            "{mode}: {text} {error}"
+        );
+        match abort {
+            None => assert_eq!(text, "ok\n", "{mode}"),
+            Some(message) => assert!(error.contains(message), "{mode}: {error}"),
+        }
+    }
 }
 
 #[test]
