@@ -520,6 +520,35 @@ fn copy_async(
     SUCCESS
 }
 
+/// A copy of `height` rows of `width` bytes: one piece of work.
+fn copy_2d(
+    dst: *mut c_void,
+    dpitch: usize,
+    src: *const c_void,
+    spitch: usize,
+    [width, height]: [usize; 2],
+    kind: c_int,
+    stream: Handle,
+) -> Error {
+    let Some(stream) = Stream::of(stream) else {
+        return INVALID_HANDLE;
+    };
+    if width > dpitch || width > spitch || !(HOST_TO_HOST..=4).contains(&kind) {
+        return INVALID_VALUE;
+    }
+    for row in 0..height {
+        let to = dst.cast::<u8>().wrapping_add(row * dpitch);
+        let from = src.cast::<u8>().wrapping_add(row * spitch);
+        move_bytes(to.cast(), from.cast(), width);
+    }
+    if width * height > 0
+        && let Some(node) = copy_node(dst, src, width * height, kind, stream.gpu)
+    {
+        graph::submit(stream, node);
+    }
+    SUCCESS
+}
+
 fn copy_sync(dst: *mut c_void, src: *const c_void, bytes: usize, kind: c_int) -> Error {
     let null = core::ptr::null_mut();
     if settings().nested {
@@ -675,6 +704,19 @@ functions! { KIND_RUNTIME;
     fn hipMemcpyPeerAsync(dst: *mut c_void, dstDeviceId: c_int, src: *const c_void, srcDevice: c_int, sizeBytes: usize, stream: Handle) [stream] {
         let _ = (dstDeviceId, srcDevice);
         copy_async(dst, src, sizeBytes, 4, stream)
+    }
+
+    fn hipMemcpy2D(dst: *mut c_void, dpitch: usize, src: *const c_void, spitch: usize, width: usize, height: usize, kind: c_int) {
+        let null = core::ptr::null_mut();
+        let error = copy_2d(dst, dpitch, src, spitch, [width, height], kind, null);
+        if let Some(stream) = Stream::of(null) {
+            stream.synchronize();
+        }
+        error
+    }
+
+    fn hipMemcpy2DAsync(dst: *mut c_void, dpitch: usize, src: *const c_void, spitch: usize, width: usize, height: usize, kind: c_int, stream: Handle) [stream] {
+        copy_2d(dst, dpitch, src, spitch, [width, height], kind, stream)
     }
 
     fn hipMemset(dst: *mut c_void, value: c_int, sizeBytes: usize) {
@@ -837,6 +879,16 @@ functions! { KIND_RUNTIME;
     fn hipStreamIsCapturing(stream: Handle, pCaptureStatus: *mut c_int) [stream] {
         or(Stream::of(stream).map(|stream| {
             give(pCaptureStatus, c_int::from(stream.capturing.load(Ordering::Acquire)))
+        }), INVALID_HANDLE)
+    }
+
+    fn hipStreamGetCaptureInfo(stream: Handle, pCaptureStatus: *mut c_int, pId: *mut u64) [stream] {
+        or(Stream::of(stream).map(|stream| {
+            let capturing = stream.capturing.load(Ordering::Acquire);
+            if !pId.is_null() {
+                give(pId, u64::from(capturing) * stream.handle);
+            }
+            give(pCaptureStatus, c_int::from(capturing))
         }), INVALID_HANDLE)
     }
 
@@ -1024,6 +1076,11 @@ functions! { KIND_RUNTIME;
             sharedMemBytes,
             hStream,
         )
+    }
+
+    fn hipOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks: *mut c_int, func: *const c_void, blockSize: c_int, dynSharedMemPerBlk: usize) {
+        let _ = (func, dynSharedMemPerBlk);
+        if blockSize <= 0 { INVALID_VALUE } else { give(numBlocks, (2048 / blockSize).max(1)) }
     }
 
     fn hipFuncSetAttribute(func: *const c_void, attr: c_int, value: c_int) {

@@ -16,11 +16,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::abi::{
     AGENT_NOT_FOUND, BufferFn, CONTEXT_NOT_FOUND, COUNTER_NOT_FOUND, CallbackFn, CallbackRecord,
-    ConfigureFn, ERROR, INVALID_ARGUMENT, NOT_IMPLEMENTED, SUCCESS, Status, request_kind,
+    ConfigureFn, ERROR, INVALID_ARGUMENT, NOT_IMPLEMENTED, RecordHeader, SUCCESS, Status,
+    request_kind,
 };
 use crate::agents::{self, AgentsFn};
 use crate::context::{self, CallbackService, RequestFn, RequestService};
-use crate::names::{self, ArgumentFn, Service};
+use crate::names::{self, ArgumentFn, BufferArgumentFn, Service};
 use crate::registration::{self, ThreadCreateFn};
 use crate::trace::{CountingFn, CountingService};
 use crate::{buffer, clock, correlation};
@@ -381,12 +382,16 @@ pub unsafe extern "C" fn rocprofiler_iterate_callback_tracing_kind_operation_arg
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_iterate_buffer_tracing_record_args(
-    _header: crate::abi::RecordHeader,
-    _callback: *const c_void,
-    _data: *mut c_void,
+pub unsafe extern "C" fn rocprofiler_iterate_buffer_tracing_record_args(
+    header: RecordHeader,
+    callback: Option<BufferArgumentFn>,
+    data: *mut c_void,
 ) -> Status {
-    NOT_IMPLEMENTED
+    let Some(callback) = callback else {
+        return INVALID_ARGUMENT;
+    };
+    // SAFETY: module's Safety section.
+    guard(|| unsafe { names::iterate_record_arguments(&header, callback, data) })
 }
 
 #[unsafe(no_mangle)]

@@ -12,8 +12,8 @@ use std::sync::{Mutex, OnceLock};
 use sim_interface::{hip_args, op_names};
 
 use crate::abi::{
-    CallbackRecord, INVALID_ARGUMENT, KIND_NOT_FOUND, NOT_IMPLEMENTED, OPERATION_NOT_FOUND,
-    SUCCESS, Status,
+    ApiExtRecord, CallbackRecord, INVALID_ARGUMENT, KIND_NOT_FOUND, NOT_IMPLEMENTED,
+    OPERATION_NOT_FOUND, RecordHeader, SUCCESS, Status, buffer_kind,
 };
 use crate::correlation::lock;
 
@@ -436,6 +436,8 @@ struct Argument {
     mangled: CString,
     offset: usize,
     size: usize,
+    /// Levels of pointers.
+    indirection: c_int,
 }
 
 /// Argument lists by kind and operation.
@@ -482,9 +484,13 @@ fn arguments(kind: u32, op: c_int) -> Option<&'static [Argument]> {
 
 fn parse(text: &str) -> Option<Argument> {
     let mut parts = text.split(':');
+    let name = CString::new(parts.next()?).ok()?;
+    let mangled = parts.next()?;
+    let levels = mangled.bytes().take_while(|&b| b == b'P').count();
     Some(Argument {
-        name: CString::new(parts.next()?).ok()?,
-        mangled: CString::new(parts.next()?).ok()?,
+        name,
+        mangled: CString::new(mangled).ok()?,
+        indirection: c_int::try_from(levels).ok()?,
         offset: parts.next()?.parse().ok()?,
         size: parts.next()?.parse().ok()?,
     })
@@ -521,33 +527,105 @@ pub(crate) unsafe fn iterate_arguments(
         kind if kind as usize >= CALLBACK_KINDS.len() => return INVALID_ARGUMENT,
         _ => return NOT_IMPLEMENTED,
     }
-    let Some(arguments) = arguments(kind, op) else {
-        return SUCCESS;
-    };
     // The union of arguments follows the size word in each of these payloads.
     let base = record.payload.cast::<u8>().wrapping_add(8);
-    for (number, argument) in arguments.iter().enumerate() {
-        let value = base.wrapping_add(argument.offset);
-        let mangled = argument.mangled.to_bytes();
-        let indirection = mangled.iter().take_while(|&&b| b == b'P').count();
-        // SAFETY: the payload is live (caller), and the argument lies inside it by the tables.
-        let text = unsafe { render(mangled, value, argument.size) };
-        let mut text = CString::new(text).unwrap_or_default().into_bytes_with_nul();
-        // SAFETY: as the caller says; everything passed lives across the call. Numbers are small.
-        let answer = unsafe {
+    // SAFETY: the payload is live (caller), and so are the strings of the running call.
+    unsafe {
+        visit(kind, op, base, true, |number, value, argument, text| {
             callback(
                 kind,
                 op,
-                number as u32,
-                value.cast(),
-                indirection as c_int,
+                number,
+                value,
+                argument.indirection,
                 argument.mangled.as_ptr(),
                 argument.name.as_ptr(),
-                text.as_ptr().cast(),
+                text,
                 0,
                 data,
             )
+        });
+    };
+    SUCCESS
+}
+
+/// `rocprofiler_buffer_tracing_operation_args_cb_t`.
+pub(crate) type BufferArgumentFn = unsafe extern "C" fn(
+    kind: u32,
+    op: c_int,
+    number: u32,
+    value: *const c_void,
+    indirection: c_int,
+    mangled: *const c_char,
+    name: *const c_char,
+    text: *const c_char,
+    data: *mut c_void,
+) -> c_int;
+
+/// Visits the arguments of a buffered HIP call with arguments (kinds 21 and 22). Strings are shown
+/// as addresses: they may be gone.
+///
+/// # Safety
+/// `header` belongs to a record that is being delivered, and `callback` may be called with `data`.
+pub(crate) unsafe fn iterate_record_arguments(
+    header: &RecordHeader,
+    callback: BufferArgumentFn,
+    data: *mut c_void,
+) -> Status {
+    let kind = match header.kind {
+        buffer_kind::HIP_RUNTIME_EXT => 5,
+        buffer_kind::HIP_COMPILER_EXT => 6,
+        _ => return NOT_IMPLEMENTED,
+    };
+    let record = header.payload.cast::<ApiExtRecord>();
+    // SAFETY: records of these kinds have this type, and the buffer holds it now (caller).
+    let op = unsafe { (*record).api.operation };
+    let base = record
+        .cast::<u8>()
+        .wrapping_add(core::mem::offset_of!(ApiExtRecord, args));
+    // SAFETY: the arguments are in the record.
+    unsafe {
+        visit(kind, op, base, false, |number, value, argument, text| {
+            callback(
+                header.kind,
+                op,
+                number,
+                value,
+                argument.indirection,
+                argument.mangled.as_ptr(),
+                argument.name.as_ptr(),
+                text,
+                data,
+            )
+        });
+    };
+    SUCCESS
+}
+
+/// Calls back for each argument until the answer is not 0: number, address, argument, text.
+///
+/// # Safety
+/// `base` leads to the arguments of this function; with `strings`, its strings are alive.
+unsafe fn visit(
+    kind: u32,
+    op: c_int,
+    base: *const u8,
+    strings: bool,
+    mut callback: impl FnMut(u32, *const c_void, &Argument, *const c_char) -> c_int,
+) {
+    for (number, argument) in arguments(kind, op).unwrap_or_default().iter().enumerate() {
+        let value = base.wrapping_add(argument.offset);
+        let mangled = argument.mangled.to_bytes();
+        let shown: &[u8] = if strings || mangled != b"PKc" {
+            mangled
+        } else {
+            b"PKv"
         };
+        // SAFETY: the argument lies behind `base` by the tables; strings are alive if shown.
+        let text = unsafe { render(shown, value, argument.size) };
+        let mut text = CString::new(text).unwrap_or_default().into_bytes_with_nul();
+        // Functions have at most 14 arguments.
+        let answer = callback(number as u32, value.cast(), argument, text.as_ptr().cast());
         // A tool that kept the pointer reads rubbish.
         text.fill(0xdd);
         core::hint::black_box(&text);
@@ -555,7 +633,6 @@ pub(crate) unsafe fn iterate_arguments(
             break;
         }
     }
-    SUCCESS
 }
 
 /// An argument as text.
