@@ -164,7 +164,8 @@ pub struct Facts {
     pub labels: Vec<Label>,
     strings: HashMap<u64, Text>,
     pending_metadata: Vec<(u64, u64)>,
-    pending_thread_names: Vec<(u32, u64)>,
+    /// Thread, name, source.
+    pending_thread_names: Vec<(u32, u64, u64)>,
     pending_agents: Vec<(Agent, [u64; 4])>,
 }
 
@@ -311,7 +312,10 @@ impl Facts {
                 session: word(4),
             }),
             Some(Kind::OpenCall | Kind::OpenRange) => self.open.push(record.words().to_vec()),
-            Some(Kind::ThreadName) => self.pending_thread_names.push((low(word(1)), word(2))),
+            Some(Kind::ThreadName) => {
+                self.pending_thread_names
+                    .push((low(word(1)), word(2), word(3)));
+            }
             Some(Kind::Label) => {
                 self.labels.push(Label {
                     what: low(word(1)),
@@ -369,7 +373,10 @@ impl Facts {
             }
         }
         self.metadata.sort();
-        for (thread, name) in std::mem::take(&mut self.pending_thread_names) {
+        // The kernel's names first: what the program says of itself counts more.
+        self.pending_thread_names
+            .sort_by_key(|&(thread, _, source)| (thread, std::cmp::Reverse(source)));
+        for (thread, name, _) in std::mem::take(&mut self.pending_thread_names) {
             self.thread_names.insert(thread, self.text(name));
         }
         self.queues.sort_unstable();

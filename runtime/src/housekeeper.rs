@@ -21,6 +21,8 @@ const BUSY: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(20);
 /// Between anchors of all clocks.
 const ANCHOR: Duration = Duration::from_secs(1);
+/// Rounds between looks for threads without a name.
+const NAMES_EVERY: u32 = 10;
 /// Segments that get their checksum in one round: about a millisecond's work.
 const CHECKSUMS: usize = 64;
 
@@ -51,12 +53,17 @@ impl Runtime {
     ) {
         let mut ring_head = 0;
         let mut anchored = Instant::now();
+        let mut round = 0u32;
         while !self.finalizing.load(StdOrdering::Relaxed) {
             self.beat();
             self.back_ahead();
             self.account_closed(ask.as_mut().map(|ask| &mut **ask as Ask<'_>));
             self.checksum_sealed(&mut ring_head);
             self.reclaim_dead_lanes();
+            if round % NAMES_EVERY == 0 {
+                self.name_threads();
+            }
+            round += 1;
             if let Some(each_round) = &mut each_round {
                 each_round();
             }

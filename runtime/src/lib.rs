@@ -69,6 +69,8 @@ mod status;
 #[cfg(not(loom))]
 mod tables;
 #[cfg(not(loom))]
+mod thread_names;
+#[cfg(not(loom))]
 mod tls;
 #[cfg(not(loom))]
 pub mod trace;

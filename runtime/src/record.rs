@@ -47,7 +47,7 @@
 //! | Retired | 1 | 1: what u32 (0 dispatch, 1 copy), count u32, 2: dispatch id (0 for copies), 3: correlation, 4: session |
 //! | OpenCall | 1 or 2 | as Api, with end 0 |
 //! | OpenRange | 1 | as Range, with end 0 |
-//! | ThreadName | 1 | 1: thread id, 2: name |
+//! | ThreadName | 1 | 1: thread id, 2: name, 3: source (0 the program, 1 the kernel) |
 //! | Label | 1 | 1: what u32 ([`label`]), 2: handle, 3: name |
 
 use crate::limits::{CELL_WORDS, RECORD_CELLS_MAX};

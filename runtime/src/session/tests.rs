@@ -573,3 +573,28 @@ fn a_finished_region_holds_no_memory_that_it_does_not_use() {
     let trace = runtime.trace().unwrap();
     assert_eq!((trace.damage().len(), trace.entries().count()), (0, 2));
 }
+
+#[test]
+fn threads_have_the_kernels_name_unless_the_program_gave_one() {
+    let runtime = runtime();
+    runtime.session_open().unwrap();
+    let named = |name: &str, own: Option<&'static [u8]>| {
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let run = thread.spawn(move || {
+            let thread = crate::identity::thread_id();
+            let token = issue(runtime, thread.into());
+            done(runtime, token, thread.into());
+            if let Some(own) = own {
+                runtime.thread_name(thread, own);
+            }
+            runtime.name_threads();
+            thread
+        });
+        run.unwrap().join().unwrap()
+    };
+    let (plain, own) = (named("worker-7", None), named("worker-8", Some(b"loader")));
+    runtime.finalize();
+    let names = runtime.trace().unwrap().facts().thread_names.clone();
+    assert_eq!(names[&plain], "worker-7");
+    assert_eq!(names[&own], "loader");
+}
