@@ -27,6 +27,8 @@ pub mod control;
 #[cfg(not(loom))]
 pub mod counters;
 #[cfg(not(loom))]
+pub mod embed;
+#[cfg(not(loom))]
 pub mod events;
 #[cfg(not(loom))]
 pub mod facts;
@@ -67,11 +69,15 @@ pub mod settings;
 #[cfg(not(loom))]
 mod status;
 #[cfg(not(loom))]
+pub mod subscribe;
+#[cfg(not(loom))]
 mod tables;
 #[cfg(not(loom))]
 mod thread_names;
 #[cfg(not(loom))]
 mod tls;
+#[cfg(not(loom))]
+mod tls_external;
 #[cfg(not(loom))]
 pub mod trace;
 

@@ -23,6 +23,7 @@
 //! | RangeStart | 1 | ticks | 0 | correlation | ancestor | range id | name | 0, thread u32 | |
 //! | RangeStop | 1 | ticks | 0 | correlation | ancestor | range id | 0 | 0, thread u32 | |
 //! | Thread | 1 | ticks | thread id | lane generation | | | | | |
+//! | External | 1 | ticks | 0 | correlation | 0 | domain u32 | external id | 0, thread u32 | |
 //!
 //! Times in "ns" are the vendor's raw numbers. Times in "ticks" are the host's (see [`crate::clock`]) and are converted
 //! into the vendor's clock with the anchors; nothing else is ever adjusted.
@@ -81,6 +82,8 @@ pub enum Kind {
     RangeStop = 11,
     /// The lane's thread changes here.
     Thread = 12,
+    /// An external id of a domain other than 0, of the API call with that correlation id.
+    External = 13,
     /// Part of a string.
     String = 64,
     /// An agent.
@@ -136,6 +139,7 @@ impl Kind {
             10 => RangeStart,
             11 => RangeStop,
             12 => Thread,
+            13 => External,
             64 => String,
             65 => Agent,
             66 => Queue,
@@ -444,6 +448,7 @@ impl<'a> Record<'a> {
     pub fn external_id(&self) -> u64 {
         match self.kind() {
             Some(Kind::Api | Kind::OpenCall) => self.word(6),
+            Some(Kind::External) => self.word(6),
             Some(Kind::Dispatch | Kind::Copy | Kind::Alloc) => self.word(7),
             _ => 0,
         }

@@ -43,13 +43,25 @@ pub enum Status {
     Internal = 17,
     /// The process is finalizing.
     Finalizing = 18,
+    /// The runtime is there already, with the settings that it was made with.
+    AlreadyThere = 19,
+    /// The handle was closed, or was never one of this library's.
+    BadHandle = 20,
+    /// There is nothing (more) of what was asked for, at least not now.
+    Nothing = 21,
+    /// The file can't be opened.
+    NoFile = 22,
+    /// The file is no region, or one of a version that this library does not read.
+    BadFile = 23,
+    /// Too many handles are open.
+    TooManyHandles = 24,
 }
 
 impl Status {
     /// The status with that number.
     pub const fn from_i32(value: i32) -> Option<Self> {
         use Status::*;
-        const ALL: [Status; 19] = [
+        const ALL: [Status; 25] = [
             Ok,
             NotReady,
             SessionOpen,
@@ -69,6 +81,12 @@ impl Status {
             SdkRefused,
             Internal,
             Finalizing,
+            AlreadyThere,
+            BadHandle,
+            Nothing,
+            NoFile,
+            BadFile,
+            TooManyHandles,
         ];
         if value < 0 || value as usize >= ALL.len() {
             None
@@ -99,6 +117,12 @@ impl Status {
             Self::SdkRefused => c"the SDK refused a service",
             Self::Internal => c"internal error: the session was ended",
             Self::Finalizing => c"the process is finalizing",
+            Self::AlreadyThere => c"the runtime is there already, with the settings that it was made with",
+            Self::BadHandle => c"the handle was closed, or was never one of this library's",
+            Self::Nothing => c"there is nothing more of what was asked for, at least not now",
+            Self::NoFile => c"the file can't be opened",
+            Self::BadFile => c"the file is no region, or one of a version that this library does not read",
+            Self::TooManyHandles => c"too many handles are open; close some",
         }
     }
 }

@@ -11,7 +11,7 @@ from collections import Counter
 K, MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 KINDS = {
     1: "Api", 2: "Enqueue", 3: "Dispatch", 4: "CopyIssue", 5: "Copy", 6: "Alloc", 7: "Scratch", 8: "Range", 9: "Mark",
-    10: "RangeStart", 11: "RangeStop", 12: "Thread", 64: "String", 65: "Agent", 66: "Queue", 67: "Stream",
+    10: "RangeStart", 11: "RangeStop", 12: "Thread", 13: "External", 64: "String", 65: "Agent", 66: "Queue", 67: "Stream",
     68: "StreamEnd", 69: "CodeObject", 70: "CodeObjectUnload", 71: "KernelSymbol", 72: "Operation", 73: "Metadata",
     74: "Anchor", 75: "SessionBegin", 76: "SessionEnd", 77: "Retired", 78: "OpenCall", 79: "OpenRange",
     80: "ThreadName", 81: "Label",
