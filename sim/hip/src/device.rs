@@ -24,8 +24,6 @@ use crate::runtime::{self, lock, settings, thread};
 
 /// Copy bandwidth in bytes for each ns: 25 GB/s.
 const COPY_BYTES_PER_NS: u64 = 25;
-/// What every copy takes besides its bytes, in ns.
-const COPY_NS: u64 = 2_000;
 /// Handles of the legacy and the per-thread stream.
 const STREAM_LEGACY: usize = 1;
 const STREAM_PER_THREAD: usize = 2;
@@ -556,7 +554,7 @@ pub(crate) fn copy(stream: &'static Stream, job: CopyJob) {
     let start = now_ns()
         .max(engine.load(Ordering::Acquire))
         .max(stream.end.load(Ordering::Acquire));
-    let end = start + COPY_NS + job.bytes / COPY_BYTES_PER_NS;
+    let end = start + settings.copy_ns + job.bytes / COPY_BYTES_PER_NS;
     engine.fetch_max(end, Ordering::AcqRel);
     stream.end.fetch_max(end, Ordering::AcqRel);
     device.note_end(end);

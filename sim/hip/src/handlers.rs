@@ -8,7 +8,7 @@
 //! The threads are detached and end with the process: they still run while `exit` handlers do.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -54,6 +54,9 @@ pub(crate) enum Work {
     Overflow(&'static Queue),
 }
 
+/// Items that a thread takes at once.
+const BATCH: usize = 32;
+
 /// Work that waits or is being done.
 static BACKLOG: AtomicU64 = AtomicU64::new(0);
 
@@ -80,8 +83,71 @@ impl Ord for Item {
     }
 }
 
+/// An item that is due, ordered by its sequence number: newest on top.
+struct Newest(Item);
+
+impl PartialEq for Newest {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.sequence == other.0.sequence
+    }
+}
+impl Eq for Newest {}
+impl PartialOrd for Newest {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Newest {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.sequence.cmp(&other.0.sequence)
+    }
+}
+
+/// Work by due time. What comes in order, as records on time do, costs no heap operation.
+#[derive(Default)]
+struct Waiting {
+    in_order: VecDeque<Item>,
+    heap: BinaryHeap<Reverse<Item>>,
+}
+
+impl Waiting {
+    /// Adds an item. True = it is now the first.
+    fn push(&mut self, item: Item) -> bool {
+        let first = self
+            .first_due_ns()
+            .is_none_or(|due_ns| item.due_ns < due_ns);
+        if self.in_order.back().is_none_or(|last| *last < item) {
+            self.in_order.push_back(item);
+        } else {
+            self.heap.push(Reverse(item));
+        }
+        first
+    }
+
+    fn first_due_ns(&self) -> Option<u64> {
+        let in_order = self.in_order.front().map(|item| item.due_ns);
+        let heap = self.heap.peek().map(|Reverse(item)| item.due_ns);
+        match (in_order, heap) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Takes the first item if it is due.
+    fn pop_due(&mut self, now_ns: u64) -> Option<Item> {
+        if self.first_due_ns()? > now_ns {
+            return None;
+        }
+        match (self.in_order.front(), self.heap.peek()) {
+            (Some(a), Some(Reverse(b))) if b < a => self.heap.pop().map(|Reverse(item)| item),
+            (None, _) => self.heap.pop().map(|Reverse(item)| item),
+            _ => self.in_order.pop_front(),
+        }
+    }
+}
+
 struct Handler {
-    heap: Mutex<BinaryHeap<Reverse<Item>>>,
+    waiting: Mutex<Waiting>,
     wake: Condvar,
 }
 
@@ -111,13 +177,7 @@ pub(crate) fn push(due_ns: u64, sequence: u64, work: Work) {
         sequence,
         work,
     };
-    let first = {
-        let mut heap = lock(&handler.heap);
-        let first = heap.peek().is_none_or(|Reverse(top)| item < *top);
-        heap.push(Reverse(item));
-        first
-    };
-    if first {
+    if lock(&handler.waiting).push(item) {
         handler.wake.notify_one();
     }
 }
@@ -128,7 +188,7 @@ fn handlers() -> &'static [Handler] {
     let handlers = HANDLERS.get_or_init(|| {
         (0..settings().handlers)
             .map(|_| Handler {
-                heap: Mutex::new(BinaryHeap::new()),
+                waiting: Mutex::new(Waiting::default()),
                 wake: Condvar::new(),
             })
             .collect()
@@ -148,51 +208,51 @@ fn handlers() -> &'static [Handler] {
 
 impl Handler {
     fn run(&self) {
-        // Records that are due, newest on top; used with `newest-first` only.
-        let mut ready: Vec<Item> = Vec::new();
+        let mut batch: VecDeque<Item> = VecDeque::with_capacity(BATCH);
+        // With `newest-first`: all that is due.
+        let mut ready: BinaryHeap<Newest> = BinaryHeap::new();
         loop {
-            let item = self.next(&mut ready);
-            handle(item.work);
-            BACKLOG.fetch_sub(1, Ordering::Relaxed);
+            if settings().newest_first {
+                self.fetch(ready.is_empty(), usize::MAX, |item| {
+                    ready.push(Newest(item))
+                });
+                batch.extend(ready.pop().map(|Newest(item)| item));
+            } else {
+                self.fetch(true, BATCH, |item| batch.push_back(item));
+            }
+            for item in batch.drain(..) {
+                handle(item.work);
+                BACKLOG.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 
-    fn next(&self, ready: &mut Vec<Item>) -> Item {
-        let newest_first = settings().newest_first;
-        let mut heap = lock(&self.heap);
+    /// Takes at most `limit` items that are due, in order; waits for one if asked to.
+    fn fetch(&self, wait: bool, limit: usize, mut take: impl FnMut(Item)) {
+        let mut waiting = lock(&self.waiting);
         loop {
-            let now = sim_interface::boottime_ns();
-            if newest_first {
-                let before = ready.len();
-                while heap.peek().is_some_and(|Reverse(top)| top.due_ns <= now) {
-                    if let Some(Reverse(item)) = heap.pop() {
-                        ready.push(item);
-                    }
-                }
-                if ready.len() > before + 1 {
-                    ready.sort_by_key(|item| item.sequence);
-                }
-                if let Some(item) = ready.pop() {
-                    return item;
-                }
+            let now_ns = sim_interface::boottime_ns();
+            let mut taken = 0;
+            while taken < limit
+                && let Some(item) = waiting.pop_due(now_ns)
+            {
+                take(item);
+                taken += 1;
             }
-            let wait_ns = match heap.peek() {
-                Some(Reverse(top)) if top.due_ns <= now => {
-                    if let Some(Reverse(item)) = heap.pop() {
-                        return item;
-                    }
-                    0
+            if taken > 0 || !wait {
+                return;
+            }
+            waiting = match waiting.first_due_ns() {
+                None => self
+                    .wake
+                    .wait(waiting)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(due_ns) => {
+                    self.wake
+                        .wait_timeout(waiting, Duration::from_nanos(due_ns - now_ns))
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
                 }
-                Some(Reverse(top)) => top.due_ns - now,
-                None => u64::MAX,
-            };
-            heap = if wait_ns == u64::MAX {
-                self.wake.wait(heap).unwrap_or_else(PoisonError::into_inner)
-            } else {
-                self.wake
-                    .wait_timeout(heap, Duration::from_nanos(wait_ns))
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
             };
         }
     }

@@ -14,6 +14,7 @@
 //! | `ROCSIM_RING` | packets that fit a hardware queue; 0 = never full | 0 |
 //! | `ROCSIM_THROTTLE` | 1: the SDK's process-wide count of 16 slows further dispatches | 0 |
 //! | `ROCSIM_KERNEL_NS` | how long kernels run: a [`Delay`] | `fixed:1us` |
+//! | `ROCSIM_COPY_NS` | what each copy takes besides its bytes | 2us |
 //! | `ROCSIM_SCRATCH` | probability that a dispatch needs a scratch allocation | 0 |
 //! | `ROCSIM_NESTED` | 1: hipMemcpy and hipMemset call their async forms as traced calls | 0 |
 //! | `ROCSIM_CLOCK` | first time of the clock in ns (replays); `boottime` | boottime |
@@ -165,6 +166,8 @@ pub struct Settings {
     pub throttle: bool,
     /// How long kernels run.
     pub kernel_ns: Delay,
+    /// What each copy takes besides its bytes, in ns.
+    pub copy_ns: u64,
     /// Probability that a dispatch needs a scratch allocation.
     pub scratch: f64,
     /// Nested HIP calls.
@@ -200,6 +203,7 @@ impl Default for Settings {
             ring: 0,
             throttle: false,
             kernel_ns: Delay::Fixed(1000),
+            copy_ns: 2_000,
             scratch: 0.0,
             nested: false,
             clock_ns: 0,
@@ -260,6 +264,7 @@ impl Settings {
             "RING" => self.ring = count(value, 0, 1 << 24)?,
             "THROTTLE" => self.throttle = flag(value)?,
             "KERNEL_NS" => self.kernel_ns = value.parse()?,
+            "COPY_NS" => self.copy_ns = duration_ns(value)?,
             "SCRATCH" => self.scratch = probability(value)?,
             "NESTED" => self.nested = flag(value)?,
             "CLOCK" => {

@@ -20,7 +20,7 @@ const GRID: Dim3 = Dim3 { x: 1, y: 1, z: 1 };
 const BLOCK: Dim3 = Dim3 { x: 64, y: 1, z: 1 };
 /// `hipMemcpyHostToDevice`.
 const HOST_TO_DEVICE: i32 = 1;
-const BLOCK_BYTES: usize = 1024;
+const BLOCK_BYTES: usize = 256;
 /// Completions that may wait for handlers before the threads pause.
 const BACKLOG_MAX: u64 = 50_000;
 /// Calls between two looks at the backlog.
