@@ -376,6 +376,11 @@ pub(crate) fn ring_doorbell(queue: &'static Queue, event_thread: bool) {
     if !event_thread && queue.overflow.load(Ordering::Acquire) {
         return;
     }
+    if thread(|thread| thread.intercepting.get()) {
+        // A launch from inside an ENQUEUE callback, under an intercept lock: left to an event thread.
+        leave_to_event_thread(queue, now_ns());
+        return;
+    }
     let mut hardware = lock(&queue.hardware);
     loop {
         let limit = settings().ring;
@@ -389,8 +394,7 @@ pub(crate) fn ring_doorbell(queue: &'static Queue, event_thread: bool) {
                 if lock(&queue.pending).is_empty() {
                     break;
                 }
-                queue.overflow.store(true, Ordering::Release);
-                handlers::push(room_ns, 0, Work::Overflow(queue));
+                leave_to_event_thread(queue, room_ns);
                 return;
             }
         }
@@ -406,12 +410,24 @@ pub(crate) fn ring_doorbell(queue: &'static Queue, event_thread: bool) {
             break;
         };
         let stream = packet.stream;
+        thread(|thread| thread.intercepting.set(true));
         write_packet(queue, &mut hardware, packet);
+        thread(|thread| thread.intercepting.set(false));
         stream.waiting.end();
         if let Some(device) = get(stream.gpu) {
             device.waiting.end();
         }
+        if !event_thread && queue.overflow.load(Ordering::Acquire) {
+            // A callback launched on this queue: what follows is the event thread's.
+            return;
+        }
     }
+}
+
+/// Has an event thread intercept what waits in a queue, at a time of the device's clock.
+fn leave_to_event_thread(queue: &'static Queue, ns: u64) {
+    queue.overflow.store(true, Ordering::Release);
+    handlers::push(ns, 0, Work::Overflow(queue));
 }
 
 /// Intercepts one packet and gives it to the device. Under the intercept lock.

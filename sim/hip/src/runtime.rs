@@ -39,6 +39,8 @@ pub(crate) struct Thread {
     pub(crate) configuration_depth: Cell<usize>,
     /// Is this thread inside the registration?
     registering: Cell<bool>,
+    /// Does this thread intercept a packet, inside the tools' ENQUEUE callbacks?
+    pub(crate) intercepting: Cell<bool>,
     /// Its Linux thread id, for the ledger; 0 = not asked yet.
     pub(crate) thread_id: Cell<u64>,
 }
@@ -80,6 +82,7 @@ thread_local! {
             }; 8],
             configuration_depth: Cell::new(0),
             registering: Cell::new(false),
+            intercepting: Cell::new(false),
             thread_id: Cell::new(0),
         }
     };

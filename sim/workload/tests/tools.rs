@@ -631,6 +631,7 @@ fn hazards_of_the_real_sdk() {
         ("external", None),
         ("request", None),
         ("ranges", None),
+        ("launch-in-enqueue", None),
         ("stream", None),
         ("stream-unknown", Some("is unknown")),
         ("second-code-context", Some("a second CODE_OBJECT context")),

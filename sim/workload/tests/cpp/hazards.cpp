@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <unistd.h>
 
 extern "C" {
 int hipGetDeviceCount(int*);
@@ -14,6 +15,9 @@ int hipStreamCreate(void**);
 int hipModuleLoadData(void**, const void*);
 int hipModuleUnload(void*);
 int hipStreamSynchronize(void*);
+int hipLaunchKernel(const void*, dim3_t, dim3_t, void**, size_t, void*);
+void** __hipRegisterFatBinary(const void*);
+void __hipRegisterFunction(void**, const void*, char*, const char*, unsigned, void*, void*, void*, void*, int*);
 int roctxRangePushA(const char*);
 int roctxRangePop();
 uint64_t roctxRangeStartA(const char*);
@@ -46,6 +50,24 @@ static int request(uint64_t, context_id, uint32_t, int32_t, uint64_t internal, u
 
 extern "C" status_t rocprofiler_configure_external_correlation_id_request_service(context_id, const uint32_t*, size_t, int (*)(uint64_t, context_id, uint32_t, int32_t, uint64_t, user_data_t*, void*), void*);
 
+static char stub, kernel_name[] = "_Z1kv";
+static uint64_t launching_thread = 0, outer_id = 0;
+static void on_dispatch(record_t r, user_data_t*, void*) {
+    uint64_t tid = 0;
+    rocprofiler_get_thread_id(&tid);
+    if (r.operation == 2) { seen += "c"; return; }
+    if (r.phase != ENTER) { seen += ">"; return; }
+    seen += "<";
+    if (!outer_id) {
+        // A launch inside ENQUEUE: taken up by the event thread, with an id of its own.
+        outer_id = r.correlation.internal;
+        if (hipLaunchKernel(&stub, dim3_t{1, 1, 1}, dim3_t{64, 1, 1}, nullptr, 0, nullptr)) wrong++;
+        if (tid != launching_thread) wrong++;
+    } else if (tid == launching_thread || r.correlation.internal == outer_id) {
+        wrong++;
+    }
+}
+
 static int initialize(client_finalize_t, void*) {
     rocprofiler_create_context(&first);
     rocprofiler_create_context(&second);
@@ -53,6 +75,8 @@ static int initialize(client_finalize_t, void*) {
     if (mode == "second-code-context") {
         service(first, CODE_OBJECT, on_code);
         service(second, CODE_OBJECT, on_code);
+    } else if (mode == "launch-in-enqueue") {
+        service(first, DISPATCH, on_dispatch);
     } else if (mode == "ranges") {
         service(first, 21, on_range);
     } else if (mode.substr(0, 6) == "stream") {
@@ -91,6 +115,16 @@ int main(int, char** argv) {
         roctxRangePop();
         roctxRangeStop(id);
         expected = "<1a<0m>0m<2p>1a>2p";
+    } else if (mode == "launch-in-enqueue") {
+        __hipRegisterFunction(__hipRegisterFatBinary(&stub), &stub, kernel_name, kernel_name, ~0u, nullptr, nullptr, nullptr, nullptr, nullptr);
+        launching_thread = thread_id;
+        if (hipLaunchKernel(&stub, dim3_t{1, 1, 1}, dim3_t{64, 1, 1}, nullptr, 0, nullptr)) wrong++;
+        hipDeviceSynchronize();
+        for (int i = 0; i < 200 && seen.size() < 6; i++) usleep(10000);
+        int marks[3] = {0, 0, 0};
+        for (char c : seen) marks[c == '<' ? 0 : c == '>' ? 1 : 2]++;
+        if (marks[0] != 2 || marks[1] != 2 || marks[2] != 2) wrong++;
+        expected = seen;
     } else if (mode == "stream" || mode == "stream-unknown") {
         void* stream = nullptr;
         hipStreamCreate(&stream);
