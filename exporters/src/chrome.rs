@@ -48,10 +48,11 @@ struct StreamRow {
     lanes: FlatLanes,
     /// For each lane `<pid>,"tid":<tid>,"ts":`.
     heads: Vec<Vec<u8>>,
-    /// `"device":0,"stream":1`.
+    /// `"device":0,"stream":1,"stream handle":"0x..."`.
     args: Vec<u8>,
-    /// `,"stream handle":"0x..."`, or nothing.
-    handle: Vec<u8>,
+    /// The same with the queue that was used last, up to and with `"correlation":`.
+    queue: u64,
+    queue_args: Vec<u8>,
 }
 
 /// A thread's row, and lanes for what overlaps in part.
@@ -69,12 +70,21 @@ struct Text {
     args: Vec<u8>,
 }
 
+/// A kernel's text, and the arguments of its newest shape.
+#[derive(Debug)]
+struct KernelText {
+    name: Text,
+    /// Words 11 to 15 of the dispatch that `shape` was made from.
+    shape_of: [u64; 5],
+    shape: Vec<u8>,
+}
+
 #[derive(Debug)]
 struct State {
     pid: u64,
     gpu_pid: u64,
     operations: Vec<Text>,
-    kernels: Vec<Text>,
+    kernels: Vec<KernelText>,
     streams: IdMap<u64, u32>,
     stream_rows: Vec<StreamRow>,
     newest_stream: (u64, u32),
@@ -186,26 +196,11 @@ impl State {
                 }
             })
             .collect();
-        let kernels = process
-            .kernels
-            .iter()
-            .map(|kernel| {
-                let mut text = named("kernel", &kernel.display);
-                if kernel.mangled != kernel.display {
-                    text.args.extend_from_slice(b",\"mangled\":");
-                    push_string(&mut text.args, &kernel.mangled);
-                }
-                if !kernel.named {
-                    text.args.extend_from_slice(b",\"name kept\":false");
-                }
-                text
-            })
-            .collect();
         Self {
             pid: process.pid,
             gpu_pid: process.gpu_pid,
             operations,
-            kernels,
+            kernels: Vec::new(),
             streams: IdMap::default(),
             stream_rows: Vec::new(),
             newest_stream: (u64::MAX, 0),
@@ -222,6 +217,27 @@ impl State {
         }
     }
 
+    /// Takes up kernels that were met for the first time.
+    #[cold]
+    fn add_kernels(&mut self, process: &Process<'_>) {
+        for kernel in &process.kernels[self.kernels.len()..] {
+            let mut name = named("kernel", &kernel.display);
+            if kernel.mangled != kernel.display {
+                name.args.extend_from_slice(b",\"mangled\":");
+                push_string(&mut name.args, &kernel.mangled);
+            }
+            if !kernel.named {
+                name.args.extend_from_slice(b",\"name kept\":false");
+            }
+            self.kernels.push(KernelText {
+                name,
+                shape_of: [u64::MAX; 5],
+                shape: Vec::new(),
+            });
+        }
+    }
+
+    #[inline]
     fn thread(&mut self, process: &Process<'_>, thread: u32) -> usize {
         if self.newest_thread.1 != u32::MAX && self.newest_thread.0 == thread {
             return self.newest_thread.1 as usize;
@@ -609,19 +625,20 @@ impl<'o> Chrome<'o> {
                 push_u64(&mut args, number);
                 args.extend_from_slice(b",\"stream\":");
                 push_u64(&mut args, stream.number);
-                let mut handle = Vec::new();
                 if stream.handle != 0 {
-                    handle.extend_from_slice(b",\"stream handle\":");
-                    push_hex(&mut handle, stream.handle);
+                    args.extend_from_slice(b",\"stream handle\":");
+                    push_hex(&mut args, stream.handle);
                 }
                 if !stream.known {
-                    handle.extend_from_slice(b",\"stream known\":false");
+                    args.extend_from_slice(b",\"stream known\":false");
                 }
+                let queue_args = queue_args(&args, process, 0);
                 state.stream_rows.push(StreamRow {
                     lanes: FlatLanes::default(),
                     heads: vec![format!("{pid},\"tid\":{},\"ts\":", stream.number).into_bytes()],
                     args,
-                    handle,
+                    queue: 0,
+                    queue_args,
                 });
                 let mut rows = Vec::new();
                 name_thread(&mut rows, pid, stream.number, &stream_name(stream), stream.number);
@@ -669,17 +686,37 @@ impl<'o> Chrome<'o> {
             .launches
             .target(record.correlation_id(), record.ancestor_id());
         let is_kernel = record.kind() == Some(Kind::Dispatch);
+        // Copies have no queue; kineto writes 0.
+        let queue = if is_kernel { record.queue() } else { 0 };
+        if stream_row.queue != queue {
+            stream_row.queue = queue;
+            stream_row.queue_args = queue_args(&stream_row.args, process, queue);
+        }
+        let kernel = if is_kernel {
+            let at = process.kernel(record.kernel_id());
+            if at >= state.kernels.len() {
+                state.add_kernels(process);
+            }
+            let text = &mut state.kernels[at];
+            let words = record.words();
+            if words[11..16] != text.shape_of {
+                text.shape_of.copy_from_slice(&words[11..16]);
+                shape_args(&mut text.shape, process, record, &text.name);
+            }
+            Some(&state.kernels[at])
+        } else {
+            None
+        };
+        let stream_row = &state.stream_rows[row];
         let block = &mut self.out.block;
         let (kind, copy_name) = copy_names(record.operation());
-        let mut kernel = None;
-        if is_kernel {
-            let text = &state.kernels[process.kernel(record.kernel_id())];
-            block.extend_from_slice(&text.head);
-            kernel = Some(text);
-        } else {
-            block.extend_from_slice(b",\n{\"ph\":\"X\",\"cat\":\"gpu_memcpy\",\"name\":\"");
-            block.extend_from_slice(copy_name.as_bytes());
-            block.extend_from_slice(b"\",\"pid\":");
+        match kernel {
+            Some(text) => block.extend_from_slice(&text.name.head),
+            None => {
+                block.extend_from_slice(b",\n{\"ph\":\"X\",\"cat\":\"gpu_memcpy\",\"name\":\"");
+                block.extend_from_slice(copy_name.as_bytes());
+                block.extend_from_slice(b"\",\"pid\":");
+            }
         }
         let head = &stream_row.heads[lane];
         let ts = Digits::micros(start - self.base_ns);
@@ -693,40 +730,13 @@ impl<'o> Chrome<'o> {
             push_u64(block, record.external_id());
             block.push(b',');
         }
-        block.extend_from_slice(&stream_row.args);
-        // Copies have no queue; kineto writes 0.
-        let queue = if is_kernel { record.queue() } else { 0 };
-        if !process.is_cuda() {
-            block.extend_from_slice(b",\"hsa_queue\":");
-            push_u64(block, queue);
-        }
-        block.extend_from_slice(b",\"correlation\":");
+        block.extend_from_slice(&stream_row.queue_args);
         let joined = target.unwrap_or(record.correlation_id());
         let correlation = Digits::new(process.correlation(joined));
         block.extend_from_slice(correlation.as_bytes());
         if let Some(text) = kernel {
-            block.extend_from_slice(b",\"kind\":\"Dispatch Kernel\"");
-            triple(block, b",\"grid\":", process.grid(record));
-            triple(block, b",\"block\":", record.block());
-            block.extend_from_slice(b",\"dispatch\":");
+            block.extend_from_slice(&text.shape);
             push_u64(block, record.dispatch_id());
-            let (private, group) = (low(record.word(14)), high(record.word(14)));
-            if group != 0 {
-                block.extend_from_slice(b",\"shared memory\":");
-                push_u64(block, group.into());
-            }
-            if private != 0 {
-                block.extend_from_slice(b",\"scratch\":");
-                push_u64(block, private.into());
-            }
-            let graph = record.word(15);
-            if graph != 0 {
-                block.extend_from_slice(b",\"graph id\":");
-                push_u64(block, low(graph).into());
-                block.extend_from_slice(b",\"graph node id\":");
-                push_u64(block, high(graph).into());
-            }
-            block.extend_from_slice(&text.args);
         } else {
             block.extend_from_slice(b",\"kind\":\"");
             block.extend_from_slice(kind.as_bytes());
@@ -747,14 +757,16 @@ impl<'o> Chrome<'o> {
             block.extend_from_slice(b",\"own correlation\":");
             push_u64(block, process.correlation(record.correlation_id()));
         }
-        block.extend_from_slice(&stream_row.handle);
         block.extend_from_slice(b"}}");
         if is_kernel {
             self.report.kernels += 1;
         } else {
             self.report.copies += 1;
         }
-        let Some(target) = target else { return };
+        let Some(target) = target else {
+            self.report.unlinked += 1;
+            return;
+        };
         if !state.launched.contains(target) {
             // The call comes later in time, or lies in an earlier part.
             self.report.before_launch += u64::from(!state.launched_earlier.contains(target));
@@ -916,6 +928,43 @@ impl<'o> Chrome<'o> {
         block.extend_from_slice(b"}}");
         self.report.instants += 1;
     }
+}
+
+/// A stream's arguments with a queue, up to and with the key of the correlation.
+fn queue_args(args: &[u8], process: &Process<'_>, queue: u64) -> Vec<u8> {
+    let mut out = args.to_vec();
+    if !process.is_cuda() {
+        out.extend_from_slice(b",\"hsa_queue\":");
+        push_u64(&mut out, queue);
+    }
+    out.extend_from_slice(b",\"correlation\":");
+    out
+}
+
+/// What a dispatch's size says, and what goes with its kernel.
+fn shape_args(shape: &mut Vec<u8>, process: &Process<'_>, record: &Record<'_>, name: &Text) {
+    shape.clear();
+    shape.extend_from_slice(b",\"kind\":\"Dispatch Kernel\"");
+    triple(shape, b",\"grid\":", process.grid(record));
+    triple(shape, b",\"block\":", record.block());
+    let (private, group) = (low(record.word(14)), high(record.word(14)));
+    if group != 0 {
+        shape.extend_from_slice(b",\"shared memory\":");
+        push_u64(shape, group.into());
+    }
+    if private != 0 {
+        shape.extend_from_slice(b",\"scratch\":");
+        push_u64(shape, private.into());
+    }
+    let graph = record.word(15);
+    if graph != 0 {
+        shape.extend_from_slice(b",\"graph id\":");
+        push_u64(shape, low(graph).into());
+        shape.extend_from_slice(b",\"graph node id\":");
+        push_u64(shape, high(graph).into());
+    }
+    shape.extend_from_slice(&name.args);
+    shape.extend_from_slice(b",\"dispatch\":");
 }
 
 /// What a call's own arguments say.

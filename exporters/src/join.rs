@@ -54,29 +54,53 @@ pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 /// A set of ids that are dense in places.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ids {
-    index: IdMap<u64, u64>,
+    index: IdMap<u64, u32>,
+    pages: Vec<u64>,
+    /// Page and place of the last id that was added, plus 1.
+    newest: (u64, u32),
 }
 
 impl Ids {
+    #[inline]
+    fn page(&mut self, page: u64) -> &mut u64 {
+        if self.newest.1 == 0 || self.newest.0 != page {
+            let pages = &mut self.pages;
+            let at = *self.index.entry(page).or_insert_with(|| {
+                pages.push(0);
+                pages.len() as u32 - 1
+            });
+            self.newest = (page, at + 1);
+        }
+        &mut self.pages[self.newest.1 as usize - 1]
+    }
+
     /// Adds an id.
     #[inline]
     pub(crate) fn insert(&mut self, id: u64) {
-        *self.index.entry(id / 64).or_default() |= 1 << (id % 64);
+        *self.page(id / 64) |= 1 << (id % 64);
     }
 
     /// True when the id was added.
     #[inline]
     pub(crate) fn contains(&self, id: u64) -> bool {
-        self.index
-            .get(&(id / 64))
-            .is_some_and(|bits| bits >> (id % 64) & 1 != 0)
+        let page = id / 64;
+        let at = if self.newest.1 != 0 && self.newest.0 == page {
+            self.newest.1 as usize - 1
+        } else {
+            match self.index.get(&page) {
+                Some(&at) => at as usize,
+                None => return false,
+            }
+        };
+        self.pages[at] >> (id % 64) & 1 != 0
     }
 
     /// Moves all ids of `other` here.
     pub(crate) fn take(&mut self, other: &mut Self) {
-        for (page, bits) in other.index.drain() {
-            *self.index.entry(page).or_default() |= bits;
+        for (&page, &at) in &other.index {
+            *self.page(page) |= other.pages[at as usize];
         }
+        *other = Self::default();
     }
 }
 
@@ -115,6 +139,8 @@ pub(crate) struct LaunchTable {
     large: IdMap<u64, u32>,
     large_numbered: IdMap<u64, u32>,
     newest: (u64, u32),
+    /// Page that was looked at last, plus 1, and its place.
+    looked_up: std::cell::Cell<(u64, u32)>,
     /// The launch whose numbers were asked for last, and its first number.
     first_number: Option<(u64, u64)>,
     unlinked: u64,
@@ -124,12 +150,16 @@ impl LaunchTable {
     #[inline]
     fn find(&self, id: u64) -> Option<&Page> {
         let page = id / PAGE_IDS;
-        if let Some(found) = self.pages.get(self.newest.1 as usize)
-            && self.newest.0 == page
+        // Ids come in runs: the page is most often the one before, or the next one.
+        let (newest, at) = self.looked_up.get();
+        if newest == page + 1
+            && let Some(found) = self.pages.get(at as usize)
         {
             return Some(found);
         }
-        self.index.get(&page).map(|&at| &self.pages[at as usize])
+        let at = *self.index.get(&page)?;
+        self.looked_up.set((page + 1, at));
+        Some(&self.pages[at as usize])
     }
 
     #[inline]

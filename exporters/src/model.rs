@@ -35,6 +35,8 @@ const ID_MAX: u64 = (1 << 31) - 1;
 const CORRELATION_SPAN: u64 = 1 << 40;
 /// One record in this many is looked at for the distribution of times.
 const SAMPLE_STEP: u64 = 512;
+/// Kernel ids below this are looked up in an array.
+const DENSE_KERNELS: u64 = 1 << 16;
 
 /// The clock of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +166,7 @@ pub(crate) struct Process<'a> {
     pub(crate) threads: BTreeMap<u32, ThreadOut>,
     pub(crate) kernels: Vec<Kernel>,
     kernel_of: IdMap<u64, u32>,
+    dense_kernels: Vec<u32>,
     pub(crate) operations: Vec<Operation>,
     operation_of: IdMap<u32, u32>,
     pub(crate) launches: LaunchTable,
@@ -172,6 +175,8 @@ pub(crate) struct Process<'a> {
     spans: Vec<Span>,
     newest_span: usize,
     only: Option<u32>,
+    /// True when the output shows what is issued and not yet done.
+    wants_issues: bool,
     pub(crate) scan: Scan,
     pub(crate) notes: Vec<Note>,
     /// Dispatches that are drawn, by id.
@@ -185,11 +190,7 @@ pub(crate) struct Scan {
     pub(crate) untimed: u64,
     pub(crate) end_before_start: u64,
     pub(crate) outside_window: u64,
-    pub(crate) unlinked: u64,
-    pub(crate) drawn: u64,
-    pub(crate) has_memory: bool,
     pub(crate) has_issues: bool,
-    pub(crate) has_ranges_by_id: bool,
     /// Start of the first event, vendor ns.
     pub(crate) first_ns: u64,
     /// End of the last, vendor ns.
@@ -203,8 +204,6 @@ pub(crate) struct Model<'a> {
     pub(crate) processes: Vec<Process<'a>>,
     /// Start of the first event in the output's clock.
     pub(crate) first: u64,
-    /// End of the last.
-    pub(crate) last: u64,
     /// Samples of start times, sorted; one for so many records.
     pub(crate) samples: Vec<u64>,
     pub(crate) records: u64,
@@ -303,7 +302,14 @@ impl<'a> Model<'a> {
             } else {
                 machines[machine - 1].2
             };
-            let mut process = Process::new(trace, pid, clamp(offset), gpu_first, options);
+            let mut process = Process::new(
+                trace,
+                pid,
+                clamp(offset),
+                gpu_first,
+                base == TimeBase::Boot,
+                options,
+            );
             process.gpu_pid = GPU_PID_FIRST + index as u64 * GPU_PIDS;
             process.correlation_base = if several {
                 index as u64 * CORRELATION_SPAN
@@ -325,11 +331,6 @@ impl<'a> Model<'a> {
             .map(|process| process.out_ns(process.scan.first_ns))
             .min()
             .unwrap_or(0);
-        let last = processes
-            .iter()
-            .map(|process| process.out_ns(process.scan.last_ns))
-            .max()
-            .unwrap_or(0);
         let mut samples: Vec<u64> = processes
             .iter()
             .flat_map(|process| {
@@ -345,7 +346,6 @@ impl<'a> Model<'a> {
         Self {
             processes,
             first,
-            last,
             samples,
             records,
         }
@@ -361,7 +361,6 @@ impl<'a> Model<'a> {
             report.untimed += process.scan.untimed;
             report.end_before_start += process.scan.end_before_start;
             report.outside_window += process.scan.outside_window;
-            report.unlinked += process.scan.unlinked;
             report.damage += process.trace.damage().len();
             report.sessions.extend(process.reports.iter().cloned());
         }
@@ -380,6 +379,7 @@ impl<'a> Process<'a> {
         pid: u64,
         offset: i64,
         gpu_first: u64,
+        wants_issues: bool,
         options: &Options<'_>,
     ) -> Self {
         let facts = trace.facts();
@@ -426,6 +426,7 @@ impl<'a> Process<'a> {
             threads: BTreeMap::new(),
             kernels: Vec::new(),
             kernel_of: IdMap::default(),
+            dense_kernels: Vec::new(),
             operations: Vec::new(),
             operation_of: IdMap::default(),
             launches: LaunchTable::default(),
@@ -433,6 +434,7 @@ impl<'a> Process<'a> {
             spans,
             newest_span: 0,
             only,
+            wants_issues,
             scan: Scan {
                 first_ns: u64::MAX,
                 ..Scan::default()
@@ -445,7 +447,6 @@ impl<'a> Process<'a> {
         process.name_devices(&found, gpu_first);
         process.name_streams(&found);
         process.name_threads(&found);
-        process.name_kernels(&found);
         process.name_operations(&found);
         process.write_notes();
         process
@@ -570,7 +571,6 @@ impl<'a> Process<'a> {
                         scan.outside_window += u64::from(hidden & flag::OUTSIDE_WINDOW != 0);
                         continue;
                     }
-                    scan.drawn += 1;
                     has_ancestors |= record.ancestor_id() != 0;
                     if record.correlation_id() != 0 {
                         launches.add_work(record.correlation_id());
@@ -582,8 +582,7 @@ impl<'a> Process<'a> {
                         found.agents.insert(agent);
                         found.streams.insert(stream);
                     }
-                    if kind == Kind::Dispatch {
-                        found.kernels.entry(record.kernel_id()).or_default();
+                    if self.wants_issues && kind == Kind::Dispatch {
                         drawn.insert(record.dispatch_id());
                     }
                 }
@@ -600,7 +599,6 @@ impl<'a> Process<'a> {
                     continue;
                 }
                 Kind::Alloc => {
-                    scan.has_memory = true;
                     if record.start() == 0 {
                         continue;
                     }
@@ -611,8 +609,11 @@ impl<'a> Process<'a> {
                         continue;
                     }
                 }
-                Kind::RangeStart | Kind::RangeStop => scan.has_ranges_by_id = true,
-                Kind::Range | Kind::OpenRange | Kind::Mark => {}
+                Kind::RangeStart
+                | Kind::RangeStop
+                | Kind::Range
+                | Kind::OpenRange
+                | Kind::Mark => {}
                 _ => continue,
             }
             scan.records += 1;
@@ -657,21 +658,7 @@ impl<'a> Process<'a> {
         }
         self.open = open;
         if has_ancestors {
-            launches.forget_work();
-        }
-        for entry in self.trace.entries() {
-            let record = entry.record;
-            if !matches!(record.kind(), Some(Kind::Dispatch | Kind::Copy))
-                || !self.takes_session(record.session())
-                || self.hidden(&record) != 0
-            {
-                continue;
-            }
-            match launches.target(record.correlation_id(), record.ancestor_id()) {
-                None => scan.unlinked += 1,
-                Some(target) if has_ancestors => launches.add_work(target),
-                Some(_) => {}
-            }
+            self.count_by_target(&mut launches);
         }
         launches.finish();
         for report in &self.reports {
@@ -682,6 +669,21 @@ impl<'a> Process<'a> {
         self.drawn = drawn;
         self.scan = scan;
         found
+    }
+
+    /// Counts device work again, now that all calls are known: some of it leads to a call by its ancestor.
+    fn count_by_target(&self, launches: &mut LaunchTable) {
+        launches.forget_work();
+        for entry in self.trace.entries() {
+            let record = entry.record;
+            if matches!(record.kind(), Some(Kind::Dispatch | Kind::Copy))
+                && self.takes_session(record.session())
+                && self.hidden(&record) == 0
+                && let Some(target) = launches.target(record.correlation_id(), record.ancestor_id())
+            {
+                launches.add_work(target);
+            }
+        }
     }
 
     fn name_devices(&mut self, found: &Found, gpu_first: u64) {
@@ -775,43 +777,50 @@ impl<'a> Process<'a> {
         }
     }
 
-    fn name_kernels(&mut self, found: &Found) {
-        let mut ids: Vec<u64> = found.kernels.keys().copied().collect();
-        ids.sort_unstable();
-        for id in ids {
-            let symbol = self.facts.kernels.get(&id).copied();
-            let mut kernel = match self.facts.kernel_name(id) {
-                Some(name) => Kernel {
-                    mangled: demangle::strip_descriptor(name).to_vec(),
-                    display: demangle::display_name(name),
-                    named: true,
+    /// Takes up a kernel that work names for the first time.
+    #[cold]
+    fn add_kernel(&mut self, id: u64) -> usize {
+        let symbol = self.facts.kernels.get(&id).copied();
+        let mut kernel = match self.facts.kernel_name(id) {
+            Some(name) => Kernel {
+                mangled: demangle::strip_descriptor(name).to_vec(),
+                display: demangle::display_name(name),
+                named: true,
+                ..Kernel::default()
+            },
+            // The name did not fit the sticky log: its id is what is left.
+            None => {
+                let name = match symbol {
+                    Some(symbol) => format!("kernel {id} (name {:016x} not kept)", symbol.name),
+                    None => format!("kernel {id} (symbol not kept)"),
+                };
+                Kernel {
+                    mangled: name.clone().into_bytes(),
+                    display: name.into_bytes(),
                     ..Kernel::default()
-                },
-                // The name did not fit the sticky log: its id is what is left.
-                None => {
-                    let name = match symbol {
-                        Some(symbol) => format!("kernel {id} (name {:016x} not kept)", symbol.name),
-                        None => format!("kernel {id} (symbol not kept)"),
-                    };
-                    Kernel {
-                        mangled: name.clone().into_bytes(),
-                        display: name.into_bytes(),
-                        ..Kernel::default()
-                    }
                 }
-            };
-            if kernel.display.is_empty() {
-                kernel.display = format!("kernel {id} (no name)").into_bytes();
             }
-            kernel.symbol = symbol.unwrap_or_default();
-            kernel.agent = self
-                .facts
-                .code_objects
-                .get(&kernel.symbol.code_object_id)
-                .map_or(0, |object| object.agent);
-            self.kernel_of.insert(id, self.kernels.len() as u32);
-            self.kernels.push(kernel);
+        };
+        if kernel.display.is_empty() {
+            kernel.display = format!("kernel {id} (no name)").into_bytes();
         }
+        kernel.symbol = symbol.unwrap_or_default();
+        kernel.agent = self
+            .facts
+            .code_objects
+            .get(&kernel.symbol.code_object_id)
+            .map_or(0, |object| object.agent);
+        let at = self.kernels.len();
+        if id < DENSE_KERNELS {
+            let dense = id as usize;
+            if self.dense_kernels.len() <= dense {
+                self.dense_kernels.resize(dense + 1, u32::MAX);
+            }
+            self.dense_kernels[dense] = at as u32;
+        }
+        self.kernel_of.insert(id, at as u32);
+        self.kernels.push(kernel);
+        at
     }
 
     fn name_operations(&mut self, found: &Found) {
@@ -988,10 +997,18 @@ impl<'a> Process<'a> {
             .map_or(0, |&at| at as usize)
     }
 
-    /// Index of a kernel.
+    /// Index of a kernel; the first use of one reads and demangles its name.
     #[inline]
-    pub(crate) fn kernel(&self, id: u64) -> usize {
-        self.kernel_of.get(&id).map_or(0, |&at| at as usize)
+    pub(crate) fn kernel(&mut self, id: u64) -> usize {
+        if let Some(&at) = self.dense_kernels.get(id as usize)
+            && at != u32::MAX
+        {
+            return at as usize;
+        }
+        match self.kernel_of.get(&id) {
+            Some(&at) => at as usize,
+            None => self.add_kernel(id),
+        }
     }
 
     /// Index of the operation of an API record.
@@ -1074,7 +1091,6 @@ struct Found {
     agents: BTreeSet<u64>,
     streams: BTreeSet<u32>,
     threads: BTreeSet<u32>,
-    kernels: IdMap<u64, ()>,
     operations: BTreeSet<u32>,
 }
 

@@ -28,7 +28,7 @@ use crate::memory::Memory;
 use crate::model::{Model, Process, copy_names};
 use crate::order::Visitor;
 use crate::out::Output;
-use crate::proto::{bytes, message, text, uint};
+use crate::proto::{bytes, message, text, uint, varint, varint_bytes};
 use crate::text::is_utf8;
 
 /// Field numbers, by message.
@@ -197,6 +197,16 @@ macro_rules! annotation {
 const STAGE_KERNEL: u64 = 1;
 const STAGE_COPY: u64 = 2;
 const QUEUE_FIRST: u64 = 3;
+/// Interned names of copies come first, then those of kernels in the order in which they are met.
+const FIRST_KERNEL: u64 = 7;
+/// Stands for the queue of copies.
+const COPY_QUEUE: u64 = u64::MAX;
+/// Tag of a packet in a trace, and of a render stage in a packet.
+const PACKET_TAG: u8 = (field::PACKET << 3 | 2) as u8;
+const STAGE_TAG: [u8; 2] = {
+    let tag = field::GPU_RENDER_STAGE << 3 | 2;
+    [tag as u8 | 0x80, (tag >> 7) as u8]
+};
 
 #[derive(Debug)]
 struct Thread {
@@ -217,6 +227,27 @@ struct Depth {
     pending: bool,
 }
 
+/// A kernel that is interned, and what its newest shape says.
+#[derive(Debug)]
+struct KernelShape {
+    /// Words 11 to 15 of the dispatch that `fields` were made from.
+    shape_of: [u64; 5],
+    /// Fields of the launch: sizes and the arguments that follow from them.
+    fields: Vec<u8>,
+}
+
+/// A stream on a device, and what its newest queue says.
+#[derive(Debug)]
+struct StreamRow {
+    lanes: FlatLanes,
+    queue: Option<u64>,
+    queue_iid: u64,
+    /// Fields of the render stage: queue, stage of kernels, context, GPU.
+    stage_fields: Vec<u8>,
+    /// Fields of the launch: device, stream, queue.
+    launch_fields: Vec<u8>,
+}
+
 #[derive(Debug)]
 struct State {
     main: u64,
@@ -229,12 +260,13 @@ struct State {
     threads: IdMap<u32, u32>,
     thread_list: Vec<Thread>,
     newest_thread: Option<(u32, u32)>,
-    kernels: Vec<bool>,
+    kernels: Vec<KernelShape>,
     copies: [bool; 6],
     queues: IdMap<(u64, u64), u64>,
-    newest_queue: Option<((u64, u64), u64)>,
     stream_handles: Vec<bool>,
-    lanes: IdMap<u64, FlatLanes>,
+    rows: IdMap<u64, u32>,
+    row_list: Vec<StreamRow>,
+    newest_row: Option<(u64, u32)>,
     /// Names of ranges and marks, numbered after the operations.
     names: IdMap<u64, u32>,
     ranges: RangesById,
@@ -252,6 +284,9 @@ pub(crate) struct Perfetto<'o> {
     states: Vec<State>,
     report: ExportReport,
     taken_sequences: std::collections::BTreeSet<u64>,
+    /// A launch and a render stage that are being built.
+    launch: Vec<u8>,
+    stage: Vec<u8>,
 }
 
 /// A packet of `sequence`, with its time if it has one.
@@ -273,13 +308,78 @@ fn packet(
     });
 }
 
-/// An ExtraComputeArg with a number.
+/// An ExtraComputeArg with a number. Names are interned under ids below 128.
 #[inline]
 fn arg(out: &mut Vec<u8>, number: u32, name: u64, value: u64) {
-    message(out, number, |out| {
-        uint(out, 1, name);
-        uint(out, 4, value);
-    });
+    let length = 3 + varint_bytes(value) as u8;
+    out.extend_from_slice(&[(number << 3 | 2) as u8, length, 1 << 3, name as u8, 4 << 3]);
+    varint(out, value);
+}
+
+const _: () = assert!(ARG_NAMES.len() < 0x80);
+
+/// What a dispatch's size says.
+fn shape_fields(fields: &mut Vec<u8>, process: &Process<'_>, record: &Record<'_>, kernel: usize) {
+    fields.clear();
+    let (grid, block) = (process.grid(record), record.block());
+    let product = |size: [u32; 3]| {
+        size.iter()
+            .fold(1u64, |all, &one| all.saturating_mul(one.into()))
+    };
+    dim3(fields, 1, grid);
+    dim3(fields, 2, block);
+    arg(fields, 3, arg!("workgroup_size"), product(block));
+    arg(fields, 3, arg!("grid_size"), product(grid));
+    let (private, group) = (low(record.word(14)), high(record.word(14)));
+    let of_symbol = process.kernels[kernel].symbol.group_bytes;
+    if group > of_symbol {
+        arg(fields, 3, arg!("shared_mem_dynamic"), u64::from(group - of_symbol));
+    }
+    if private != 0 {
+        arg(fields, 3, arg!("scratch_bytes"), private.into());
+    }
+    let graph = record.word(15);
+    if graph != 0 {
+        arg(fields, 3, arg!("graph_id"), low(graph).into());
+        arg(fields, 3, arg!("graph_node_id"), high(graph).into());
+    }
+}
+
+/// What a stream's row says of each of its stages.
+fn row_fields(
+    row: &mut StreamRow,
+    process: &Process<'_>,
+    context: u64,
+    device: usize,
+    stream: usize,
+    queue: u64,
+) {
+    let (number, gpu_id) = process
+        .devices
+        .get(device)
+        .map_or((0, 0), |device| (device.number, device.gpu_id));
+    let fields = &mut row.stage_fields;
+    fields.clear();
+    uint(fields, 13, row.queue_iid);
+    uint(fields, 5, context);
+    uint(fields, 11, gpu_id);
+    let fields = &mut row.launch_fields;
+    fields.clear();
+    let out = &process.streams[stream];
+    arg(fields, 3, arg!("device"), number);
+    arg(fields, 3, arg!("stream"), out.number);
+    if queue != COPY_QUEUE {
+        arg(fields, 3, arg!("queue"), queue);
+    }
+    if out.handle != 0 {
+        message(fields, 3, |fields| {
+            uint(fields, 1, arg!("stream_handle"));
+            uint(fields, 7, stream as u64 + 1);
+        });
+    }
+    if !out.known {
+        arg(fields, 3, arg!("stream_known"), 0);
+    }
 }
 
 /// A DebugAnnotation with a number.
@@ -335,6 +435,8 @@ impl<'o> Perfetto<'o> {
             states: Vec::new(),
             report: model.report(),
             taken_sequences: std::collections::BTreeSet::new(),
+            launch: Vec::new(),
+            stage: Vec::new(),
         };
         for process in &model.processes {
             let identity = process.identity;
@@ -351,12 +453,13 @@ impl<'o> Perfetto<'o> {
                 threads: IdMap::default(),
                 thread_list: Vec::new(),
                 newest_thread: None,
-                kernels: vec![false; process.kernels.len()],
+                kernels: Vec::new(),
                 copies: [false; 6],
                 queues: IdMap::default(),
-                newest_queue: None,
                 stream_handles: vec![false; process.streams.len()],
-                lanes: IdMap::default(),
+                rows: IdMap::default(),
+                row_list: Vec::new(),
+                newest_row: None,
                 names: IdMap::default(),
                 ranges: RangesById::default(),
                 range_rows: 0,
@@ -892,6 +995,30 @@ impl<'o> Perfetto<'o> {
         }
     }
 
+    /// Index of the row of a device and stream.
+    #[inline]
+    fn stream_row(&mut self, index: usize, key: u64) -> usize {
+        let state = &mut self.states[index];
+        if let Some((newest, at)) = state.newest_row
+            && newest == key
+        {
+            return at as usize;
+        }
+        let rows = &mut state.row_list;
+        let at = *state.rows.entry(key).or_insert_with(|| {
+            rows.push(StreamRow {
+                lanes: FlatLanes::default(),
+                queue: None,
+                queue_iid: 0,
+                stage_fields: Vec::new(),
+                launch_fields: Vec::new(),
+            });
+            rows.len() as u32 - 1
+        });
+        state.newest_row = Some((key, at));
+        at as usize
+    }
+
     fn work(
         &mut self,
         process: &mut Process<'_>,
@@ -901,68 +1028,108 @@ impl<'o> Perfetto<'o> {
         end: u64,
     ) {
         let (device_at, stream_at) = (process.device(record), process.stream(record));
-        let device = process.devices.get(device_at);
-        let (number, gpu_id) = device.map_or((0, 0), |device| (device.number, device.gpu_id));
         let target = process
             .launches
             .target(record.correlation_id(), record.ancestor_id());
         let event = process.launches.next_number(target);
         let is_kernel = record.kind() == Some(Kind::Dispatch);
+        let kernel_at = is_kernel.then(|| process.kernel(record.kernel_id()));
+        let row_at = self.stream_row(index, (device_at as u64) << 32 | stream_at as u64);
         let state = &mut self.states[index];
-        let lanes = state
-            .lanes
-            .entry((device_at as u64) << 32 | stream_at as u64)
-            .or_default();
-        if lanes.place(start, end) > 0 {
+        let row = &mut state.row_list[row_at];
+        if row.lanes.place(start, end) > 0 {
             self.report.overlaps += 1;
         }
-        let stream = &process.streams[stream_at];
-        let block = &mut self.out.block;
         // Copies have no queue: one row of their own for each device.
-        let queue_key = (
-            device_at as u64,
-            if is_kernel { record.queue() } else { u64::MAX },
-        );
-        let (queue, new_queue) = match state.newest_queue {
-            Some((key, iid)) if key == queue_key => (iid, false),
-            _ => {
-                let next = QUEUE_FIRST + state.queues.len() as u64;
-                let iid = *state.queues.entry(queue_key).or_insert(next);
-                state.newest_queue = Some((queue_key, iid));
-                (iid, iid == next)
-            }
-        };
-        let handle_known = stream.handle == 0 || state.stream_handles[stream_at];
+        let queue = if is_kernel { record.queue() } else { COPY_QUEUE };
+        let mut new_queue = false;
+        if row.queue != Some(queue) {
+            row.queue = Some(queue);
+            let next = QUEUE_FIRST + state.queues.len() as u64;
+            row.queue_iid = *state.queues.entry((device_at as u64, queue)).or_insert(next);
+            new_queue = row.queue_iid == next;
+            row_fields(row, process, state.context, device_at, stream_at, queue);
+        }
+        let handle_known = process.streams[stream_at].handle == 0 || state.stream_handles[stream_at];
         state.stream_handles[stream_at] = true;
-        let kernels = process.kernels.len();
-        let (stage, name_iid, kernel_at) = if is_kernel {
-            let at = process.kernel(record.kernel_id());
-            (STAGE_KERNEL, at as u64 + 1, Some(at))
-        } else {
-            let operation = record.operation().min(5) as u64;
-            (STAGE_COPY, kernels as u64 + 1 + operation, None)
-        };
         let name_known = match kernel_at {
-            Some(at) => std::mem::replace(&mut state.kernels[at], true),
+            Some(at) => at < state.kernels.len(),
             None => std::mem::replace(&mut state.copies[record.operation().min(5) as usize], true),
         };
-        let joined = target.unwrap_or(record.correlation_id());
-        packet(block, state.gpu, NEEDS_STATE, Some(start), |out| {
-            if new_queue || !handle_known || !name_known {
+        let (name_iid, joined) = (
+            match kernel_at {
+                Some(at) => FIRST_KERNEL + at as u64,
+                None => 1 + u64::from(record.operation().min(5)),
+            },
+            target.unwrap_or(record.correlation_id()),
+        );
+        let launch = &mut self.launch;
+        launch.clear();
+        if let Some(at) = kernel_at {
+            // Kernels are met in the order of their indices.
+            if !name_known {
+                state.kernels.push(KernelShape {
+                    shape_of: [u64::MAX; 5],
+                    fields: Vec::new(),
+                });
+            }
+            let kernel = &mut state.kernels[at];
+            let words = &record.words()[11..16];
+            if *words != kernel.shape_of {
+                kernel.shape_of.copy_from_slice(words);
+                shape_fields(&mut kernel.fields, process, record, at);
+            }
+            launch.extend_from_slice(&kernel.fields);
+            arg(launch, 3, arg!("dispatch_id"), record.dispatch_id());
+        } else {
+            arg(launch, 3, arg!("bytes"), record.bytes());
+            if record.word(11) != 0 || record.word(12) != 0 {
+                arg(launch, 3, arg!("source"), record.word(11));
+                arg(launch, 3, arg!("destination"), record.word(12));
+            }
+        }
+        launch.extend_from_slice(&row.launch_fields);
+        arg(launch, 3, arg!("correlation_id"), joined);
+        if joined != record.correlation_id() {
+            arg(launch, 3, arg!("own_correlation_id"), record.correlation_id());
+        }
+        if record.external_id() != 0 {
+            arg(launch, 3, arg!("external_id"), record.external_id());
+        }
+        let stage = &mut self.stage;
+        stage.clear();
+        uint(stage, 1, state.event_base.wrapping_add(event));
+        uint(stage, 2, end - start);
+        stage.extend_from_slice(&row.stage_fields);
+        uint(stage, 20, name_iid);
+        match kernel_at {
+            Some(at) => {
+                uint(stage, 14, STAGE_KERNEL);
+                uint(stage, 19, FIRST_KERNEL + at as u64);
+            }
+            None => uint(stage, 14, STAGE_COPY),
+        }
+        bytes(stage, 21, launch);
+        let stage = &self.stage;
+        let block = &mut self.out.block;
+        if new_queue || !handle_known || !name_known {
+            let queue_iid = row.queue_iid;
+            packet(block, state.gpu, NEEDS_STATE, None, |out| {
                 message(out, field::INTERNED_DATA, |out| {
                     if new_queue {
                         let pid = process.pid;
                         let name = if is_kernel {
-                            format!("Queue {:#x} [{pid}]", record.queue())
+                            format!("Queue {queue:#x} [{pid}]")
                         } else {
                             format!("Copies [{pid}]")
                         };
-                        specification(out, queue, &name, "Hardware queue", 2);
+                        specification(out, queue_iid, &name, "Hardware queue", 2);
                     }
                     if !handle_known {
                         message(out, field::STRINGS, |out| {
                             uint(out, 1, stream_at as u64 + 1);
-                            bytes(out, 2, format!("{:#x}", stream.handle).as_bytes());
+                            let handle = process.streams[stream_at].handle;
+                            bytes(out, 2, format!("{handle:#x}").as_bytes());
                         });
                     }
                     match kernel_at {
@@ -976,72 +1143,24 @@ impl<'o> Perfetto<'o> {
                         ),
                     }
                 });
-            }
-            message(out, field::GPU_RENDER_STAGE, |out| {
-                uint(out, 1, state.event_base.wrapping_add(event));
-                uint(out, 2, end - start);
-                uint(out, 13, queue);
-                uint(out, 14, stage);
-                uint(out, 5, state.context);
-                uint(out, 11, gpu_id);
-                uint(out, 20, name_iid);
-                if let Some(at) = kernel_at {
-                    uint(out, 19, at as u64 + 1);
-                }
-                message(out, 21, |out| {
-                    if is_kernel {
-                        let (grid, block) = (process.grid(record), record.block());
-                        let product =
-                            |size: [u32; 3]| size.iter().fold(1u64, |all, &one| all.saturating_mul(one.into()));
-                        dim3(out, 1, grid);
-                        dim3(out, 2, block);
-                        arg(out, 3, arg!("workgroup_size"), product(block));
-                        arg(out, 3, arg!("grid_size"), product(grid));
-                        arg(out, 3, arg!("queue"), record.queue());
-                        arg(out, 3, arg!("dispatch_id"), record.dispatch_id());
-                        let group = high(record.word(14));
-                        let of_symbol = kernel_at.map_or(0, |at| process.kernels[at].symbol.group_bytes);
-                        if group > of_symbol {
-                            let more = u64::from(group - of_symbol);
-                            arg(out, 3, arg!("shared_mem_dynamic"), more);
-                        }
-                        let private = low(record.word(14));
-                        if private != 0 {
-                            arg(out, 3, arg!("scratch_bytes"), private.into());
-                        }
-                        let graph = record.word(15);
-                        if graph != 0 {
-                            arg(out, 3, arg!("graph_id"), low(graph).into());
-                            arg(out, 3, arg!("graph_node_id"), high(graph).into());
-                        }
-                    } else {
-                        arg(out, 3, arg!("bytes"), record.bytes());
-                        if record.word(11) != 0 || record.word(12) != 0 {
-                            arg(out, 3, arg!("source"), record.word(11));
-                            arg(out, 3, arg!("destination"), record.word(12));
-                        }
-                    }
-                    arg(out, 3, arg!("device"), number);
-                    arg(out, 3, arg!("stream"), stream.number);
-                    arg(out, 3, arg!("correlation_id"), joined);
-                    if joined != record.correlation_id() {
-                        arg(out, 3, arg!("own_correlation_id"), record.correlation_id());
-                    }
-                    if record.external_id() != 0 {
-                        arg(out, 3, arg!("external_id"), record.external_id());
-                    }
-                    if stream.handle != 0 {
-                        message(out, 3, |out| {
-                            uint(out, 1, arg!("stream_handle"));
-                            uint(out, 7, stream_at as u64 + 1);
-                        });
-                    }
-                    if !stream.known {
-                        arg(out, 3, arg!("stream_known"), 0);
-                    }
-                });
             });
-        });
+        }
+        // The packet by hand: all its lengths are known.
+        let length = stage.len() + STAGE_TAG.len() + varint_bytes(stage.len() as u64)
+            + 1
+            + varint_bytes(start)
+            + 1
+            + varint_bytes(state.gpu)
+            + 2;
+        block.push(PACKET_TAG);
+        varint(block, length as u64);
+        uint(block, field::TIMESTAMP, start);
+        uint(block, field::SEQUENCE, state.gpu);
+        uint(block, field::SEQUENCE_FLAGS, NEEDS_STATE);
+        block.extend_from_slice(&STAGE_TAG);
+        varint(block, stage.len() as u64);
+        block.extend_from_slice(stage);
+        self.report.unlinked += u64::from(target.is_none());
         if is_kernel {
             self.report.kernels += 1;
             if process.scan.has_issues {
@@ -1176,9 +1295,10 @@ impl State {
             kernels: Vec::new(),
             copies: [false; 6],
             queues: IdMap::default(),
-            newest_queue: None,
             stream_handles: Vec::new(),
-            lanes: IdMap::default(),
+            rows: IdMap::default(),
+            row_list: Vec::new(),
+            newest_row: None,
             names: IdMap::default(),
             ranges: RangesById::default(),
             range_rows: 0,
@@ -1313,7 +1433,7 @@ fn call_annotations(out: &mut Vec<u8>, record: &Record<'_>) {
 
 fn interned_kernel(out: &mut Vec<u8>, process: &Process<'_>, at: usize, device: usize) {
     let kernel = &process.kernels[at];
-    let iid = at as u64 + 1;
+    let iid = FIRST_KERNEL + at as u64;
     named(out, field::EVENT_NAMES, iid, &kernel.display);
     let agent = process
         .facts

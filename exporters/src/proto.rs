@@ -9,16 +9,33 @@
 
 /// Appends `value` as a varint.
 #[inline]
-pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
-    let mut bytes = [0u8; 10];
-    let mut used = 0;
-    while value >= 0x80 {
-        bytes[used] = value as u8 | 0x80;
-        value >>= 7;
-        used += 1;
+pub(crate) fn varint(out: &mut Vec<u8>, value: u64) {
+    if value < 0x80 {
+        out.push(value as u8);
+    } else if value < 0x4000 {
+        out.extend_from_slice(&[value as u8 | 0x80, (value >> 7) as u8]);
+    } else {
+        long_varint(out, value);
     }
-    bytes[used] = value as u8;
-    out.extend_from_slice(&bytes[..=used]);
+}
+
+/// A varint of three bytes or more: all ten are written, then cut.
+#[inline]
+fn long_varint(out: &mut Vec<u8>, value: u64) {
+    let bytes: [u8; 10] = std::array::from_fn(|at| (value >> (7 * at)) as u8 | 0x80);
+    let used = (70 - value.leading_zeros() as usize) / 7;
+    let start = out.len();
+    out.extend_from_slice(&bytes);
+    out.truncate(start + used);
+    if let Some(last) = out.last_mut() {
+        *last &= 0x7f;
+    }
+}
+
+/// Bytes that a varint takes.
+#[inline]
+pub(crate) fn varint_bytes(value: u64) -> usize {
+    (70 - (value | 1).leading_zeros() as usize) / 7
 }
 
 /// Appends field `number` with a varint.
@@ -79,11 +96,15 @@ mod tests {
             (128, 2),
             (16_383, 2),
             (16_384, 3),
+            ((1 << 21) - 1, 3),
+            (1 << 21, 4),
+            (1 << 62, 9),
+            (1 << 63, 10),
             (u64::MAX, 10),
         ] {
             let mut out = Vec::new();
             varint(&mut out, value);
-            assert_eq!(out.len(), length);
+            assert_eq!((out.len(), varint_bytes(value)), (length, length));
             let back = out
                 .iter()
                 .rev()

@@ -42,43 +42,53 @@ pub(crate) struct Digits {
     first: u8,
 }
 
+/// Writes the decimal digits of `value` so that they end before `end`; returns where they begin.
+#[inline]
+fn digits_before(bytes: &mut [u8; 24], end: usize, mut value: u64) -> usize {
+    let mut at = end;
+    // Four digits a step: the divisions depend on each other, their number is what counts.
+    while value >= 10_000 {
+        let four = (value % 10_000) as usize;
+        value /= 10_000;
+        at -= 4;
+        bytes[at..at + 2].copy_from_slice(&PAIRS[four / 100]);
+        bytes[at + 2..at + 4].copy_from_slice(&PAIRS[four % 100]);
+    }
+    let mut value = value as usize;
+    if value >= 100 {
+        at -= 2;
+        bytes[at..at + 2].copy_from_slice(&PAIRS[value % 100]);
+        value /= 100;
+    }
+    if value >= 10 {
+        at -= 2;
+        bytes[at..at + 2].copy_from_slice(&PAIRS[value]);
+    } else {
+        at -= 1;
+        bytes[at] = b'0' + value as u8;
+    }
+    at
+}
+
 impl Digits {
     /// The decimal digits of `value`.
     #[inline]
-    pub(crate) fn new(mut value: u64) -> Self {
+    pub(crate) fn new(value: u64) -> Self {
         let mut bytes = [0u8; 24];
-        let mut at = bytes.len();
-        while value >= 100 {
-            let pair = PAIRS[(value % 100) as usize];
-            value /= 100;
-            at -= 2;
-            bytes[at..at + 2].copy_from_slice(&pair);
-        }
-        if value >= 10 {
-            at -= 2;
-            bytes[at..at + 2].copy_from_slice(&PAIRS[value as usize]);
-        } else {
-            at -= 1;
-            bytes[at] = b'0' + value as u8;
-        }
-        Self {
-            bytes,
-            first: at as u8,
-        }
+        let first = digits_before(&mut bytes, 24, value) as u8;
+        Self { bytes, first }
     }
 
     /// `ns` as microseconds with exactly three decimals.
     #[inline]
     pub(crate) fn micros(ns: u64) -> Self {
-        let mut digits = Self::new(ns / 1000);
+        let mut bytes = [0u8; 24];
         let rest = (ns % 1000) as usize;
-        let first = digits.first as usize;
-        digits.bytes.copy_within(first.., first - 4);
-        digits.bytes[20] = b'.';
-        digits.bytes[21] = b'0' + (rest / 100) as u8;
-        digits.bytes[22..24].copy_from_slice(&PAIRS[rest % 100]);
-        digits.first = (first - 4) as u8;
-        digits
+        bytes[20] = b'.';
+        bytes[21] = b'0' + (rest / 100) as u8;
+        bytes[22..24].copy_from_slice(&PAIRS[rest % 100]);
+        let first = digits_before(&mut bytes, 20, ns / 1000) as u8;
+        Self { bytes, first }
     }
 
     /// The text.
