@@ -409,9 +409,18 @@ impl Inside<'_> {
 }
 
 impl Lane {
-    /// True on a thread that delivers completions.
+    /// True on a thread that delivers completions and makes no calls of its own. A thread whose own calls run the
+    /// completions is the application's.
     pub(crate) fn is_handler(&self) -> bool {
-        self.handler.get()
+        let makes_calls = || {
+            (0..=SESSION_SLOTS).any(|slot| {
+                let block = LANE_COUNTERS_OFFSET + slot * SESSION_SLOT_WORDS * 8;
+                let calls = block + Counter::ApiRecorded as usize * 8;
+                let word = self.region.lane_word(self.index.into(), calls);
+                word.load(Ordering::Relaxed) != 0
+            })
+        };
+        self.handler.get() && !makes_calls()
     }
 
     /// How many traced calls the thread is inside of.

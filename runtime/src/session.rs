@@ -418,7 +418,7 @@ impl Runtime {
         pending: &Pending,
         deadline: Option<Instant>,
         mut ask: Option<Ask<'_>>,
-        finalizing: bool,
+        mut finalizing: bool,
     ) -> SessionEnd {
         let session = pending.session;
         let began = Instant::now();
@@ -431,9 +431,14 @@ impl Runtime {
             if unpaired == 0 {
                 break;
             }
+            // The process ends while a stop waits on another thread: the finalizer waits for these books, and whatever
+            // the SDK forces from now on proves nothing.
+            finalizing = finalizing || self.finalizing.load(StdOrdering::Relaxed);
+            if finalizing {
+                break;
+            }
             let waited = began.elapsed();
             if waited >= next_ask
-                && !finalizing
                 && let Some(ask) = ask.as_mut()
             {
                 ask();
