@@ -152,7 +152,8 @@ pub unsafe extern "C" fn strandline_export(session: u64, path: *const c_char) ->
             return Err(Status::InvalidArgument);
         }
         let runtime = runtime()?;
-        if runtime.must_not_wait() {
+        // While the process finalizes it works on every thread (case B06): nothing is left that it could hold up.
+        if runtime.must_not_wait() && !runtime.is_finalizing() {
             return Err(Status::InsideCallback);
         }
         // SAFETY: not null, and terminated as the caller promises.

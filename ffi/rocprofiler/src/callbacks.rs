@@ -36,15 +36,19 @@ const PAYLOADS: [&str; 8] = [
     "rocprofiler_callback_tracing_marker_api_data_t",
 ];
 
-/// Names of the SDK structs that were refused because they are smaller than this tool needs.
-pub fn refused() -> Vec<&'static str> {
+/// Those of [`REFUSED`] that the trace names already.
+static REFUSED_NAMED: AtomicU64 = AtomicU64::new(0);
+
+/// Names in the trace the SDK structs that were refused because they are smaller than this tool needs. Not in a
+/// callback.
+pub fn name_refused(runtime: &Runtime) {
     let bits = REFUSED.load(Ordering::Relaxed);
-    PAYLOADS
-        .into_iter()
-        .enumerate()
-        .filter(|(bit, _)| bits >> bit & 1 != 0)
-        .map(|(_, name)| name)
-        .collect()
+    let new = bits & !REFUSED_NAMED.fetch_or(bits, Ordering::Relaxed);
+    for (bit, name) in PAYLOADS.iter().enumerate() {
+        if new >> bit & 1 != 0 {
+            runtime.metadata(b"refused struct", name.as_bytes());
+        }
+    }
 }
 
 /// The payload of a record as `T`, when it is there and at least `bytes` long. `T` starts with its size.

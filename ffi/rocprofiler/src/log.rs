@@ -3,13 +3,21 @@
 use std::io::Write;
 use std::sync::OnceLock;
 
-use strandline::settings::Log;
+use strandline::settings::{Log, Settings};
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
 /// Sets where to talk; the first call counts.
 pub fn set(log: Log) {
     let _ = LOG.set(log);
+}
+
+/// Sets where to talk when another setting is bad: as `STRANDLINE_LOG` says all the same.
+pub fn set_alone() {
+    let only = |name: &str| std::env::var_os(name).filter(|_| name == "STRANDLINE_LOG");
+    if let Ok(settings) = Settings::from_lookup(only) {
+        set(settings.log);
+    }
 }
 
 /// Writes one line.

@@ -93,9 +93,7 @@ fn configure(version: u32, runtime_version: *const c_char, priority: u32) -> boo
     let settings = match Settings::from_env() {
         Ok(settings) => settings,
         Err(error) => {
-            if std::env::var("STRANDLINE_LOG").is_ok_and(|log| log == "stderr") {
-                log::set(strandline::settings::Log::Stderr);
-            }
+            log::set_alone();
             fail(Status::BadSetting, &error.to_string());
             return false;
         }
@@ -195,9 +193,7 @@ unsafe extern "C" fn finalize(_: *mut c_void) {
         let Some(runtime) = Runtime::global() else {
             return;
         };
-        for name in callbacks::refused() {
-            runtime.metadata(b"refused struct", name.as_bytes());
-        }
+        callbacks::name_refused(runtime);
         runtime.finalize();
         runtime.discard_unasked_file();
     }));

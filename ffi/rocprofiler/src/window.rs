@@ -85,8 +85,9 @@ pub fn ask() {
     retirement::flush();
 }
 
-/// Stops retirement once no session needs it. Not in a callback.
+/// Stops retirement once no session needs it, and says what the callbacks could not. Not in a callback.
 pub fn rest(runtime: &Runtime) {
+    crate::callbacks::name_refused(runtime);
     let Some(context) = CONTEXTS.get().and_then(|contexts| contexts.retirement) else {
         return;
     };

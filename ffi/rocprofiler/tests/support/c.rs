@@ -38,6 +38,9 @@ pub fn compile(
     let folder = profile_folder().join("strandline-test-c");
     std::fs::create_dir_all(&folder).expect("making a folder for compiled tests");
     let path = folder.join(output);
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).expect("making a folder for compiled tests");
+    }
     // Other test executables may compile the same file, or run it: replaced in one step.
     let new = folder.join(format!("{output}.{}", std::process::id()));
     let out = Command::new(compiler)
