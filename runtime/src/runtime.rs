@@ -48,6 +48,8 @@ pub struct Runtime {
     streams: HandleTable,
     pub(crate) retired: RetiredSet,
     pub(crate) accounting: Mutex<Accounting>,
+    /// State word of each lane whose thread's name was announced.
+    pub(crate) named_threads: Mutex<Vec<u64>>,
     /// A session waits for its proof.
     pub(crate) pending: AtomicBool,
     pub(crate) finalizing: AtomicBool,
@@ -165,6 +167,7 @@ impl Runtime {
             streams: HandleTable::new(),
             retired,
             accounting: Mutex::new(Accounting::default()),
+            named_threads: Mutex::new(Vec::new()),
             pending: AtomicBool::new(false),
             finalizing: AtomicBool::new(false),
             retirement_off: AtomicBool::new(false),

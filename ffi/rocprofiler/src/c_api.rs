@@ -44,7 +44,8 @@ pub struct strandline_stop_result {
     pub waited_ns: u64,
 }
 
-fn fill(end: &SessionEnd) -> strandline_stop_result {
+/// A session's closing record as C gets it.
+pub fn fill(end: &SessionEnd) -> strandline_stop_result {
     strandline_stop_result {
         size: size_of::<strandline_stop_result>() as u64,
         verdict: end.verdict as u64,
@@ -62,7 +63,8 @@ fn fill(end: &SessionEnd) -> strandline_stop_result {
     }
 }
 
-fn answer(body: impl FnOnce() -> Result<(), Status>) -> i32 {
+/// Runs a function's body so that nothing unwinds into the caller.
+pub fn answer(body: impl FnOnce() -> Result<(), Status>) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => Status::Ok as i32,
         Ok(Err(status)) => status as i32,
@@ -70,10 +72,16 @@ fn answer(body: impl FnOnce() -> Result<(), Status>) -> i32 {
     }
 }
 
-/// The runtime, or why there is none.
-fn runtime() -> Result<&'static Runtime, Status> {
+/// The runtime, or why there is none. A forked child has none.
+pub fn runtime() -> Result<&'static Runtime, Status> {
     match Runtime::global() {
-        Some(runtime) if tool::status() == Status::Ok => Ok(runtime),
+        Some(runtime) if tool::status() == Status::Ok => {
+            if runtime.is_armed() {
+                Ok(runtime)
+            } else {
+                Err(Status::NotReady)
+            }
+        }
         _ => Err(tool::status()),
     }
 }

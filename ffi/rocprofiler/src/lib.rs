@@ -15,6 +15,7 @@
 //! | [`hip`] | streams and arguments of HIP calls |
 //! | [`marker`] | roctx |
 //! | [`retirement`] | the retirement buffer |
+//! | [`own`] | a host with its own settings, or its own source |
 //! | [`window`] | opening and closing sessions with their contexts |
 //! | [`c_api`] | what embedders call |
 //! | [`log`] | the only place that talks |
@@ -27,6 +28,7 @@ pub mod hip;
 pub mod log;
 pub mod marker;
 pub mod options;
+pub mod own;
 pub mod retirement;
 pub mod tool;
 pub mod window;

@@ -17,7 +17,7 @@ use strandline_rocprofiler_sys as sys;
 use crate::api::{self, Api};
 use crate::options::Options;
 use crate::window::{self, Contexts};
-use crate::{callbacks, hip, log, marker, retirement};
+use crate::{callbacks, hip, log, marker, own, retirement};
 
 /// The oldest SDK whose structs are the ones we know: 1.0.0.
 const SDK_VERSION_MIN: u32 = 10_000;
@@ -40,6 +40,26 @@ struct Plan {
 /// Whether the tool is at work, and if not, why.
 pub fn status() -> Status {
     Status::from_i32(STATUS.load(Ordering::Relaxed)).unwrap_or(Status::Internal)
+}
+
+/// True once anything is configured, the SDK or a source of the host's own.
+pub(crate) fn is_configured() -> bool {
+    CONFIGURED.load(Ordering::Acquire)
+}
+
+/// Takes the place of the SDK, for a source of the host's own. False: something is configured already.
+pub(crate) fn claim() -> bool {
+    !CONFIGURED.swap(true, Ordering::AcqRel)
+}
+
+/// Gives that place back.
+pub(crate) fn unclaim() {
+    CONFIGURED.store(false, Ordering::Release);
+}
+
+/// Says that a source of the host's own is at work.
+pub(crate) fn ready() {
+    STATUS.store(Status::Ok as i32, Ordering::Release);
 }
 
 fn fail(status: Status, why: &str) {
@@ -90,7 +110,7 @@ fn configure(version: u32, runtime_version: *const c_char, priority: u32) -> boo
         log::line("rocprofiler_configure was called again; the first call counts");
         return false;
     }
-    let settings = match Settings::from_env() {
+    let settings = match own::settings() {
         Ok(settings) => settings,
         Err(error) => {
             log::set_alone();
@@ -139,6 +159,7 @@ pub fn ensure() -> Result<(), Status> {
             Err(status())
         };
     }
+    own::host_asks();
     let Some(force) = api::force_configure() else {
         fail(
             Status::SdkMissing,

@@ -55,6 +55,9 @@ fn stop(context: sys::rocprofiler_context_id_t) {
 /// # Errors
 /// As [`Runtime::session_open`], or [`Status::SdkRefused`].
 pub fn open(runtime: &Runtime) -> Result<u64, Status> {
+    if crate::own::is_own() {
+        return runtime.session_open();
+    }
     let contexts = CONTEXTS.get().ok_or(Status::NotReady)?;
     let session = runtime.session_open()?;
     if let Some(context) = contexts.retirement {

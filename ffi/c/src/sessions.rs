@@ -1,0 +1,82 @@
+//! Sessions, beyond what the tool library has: closing without waiting, the result of an earlier stop, the clock, the
+//! version.
+
+use std::sync::atomic::AtomicU64;
+
+use strandline::{Status, clock, embed};
+use strandline_rocprofiler::c_api::{fill, runtime};
+use strandline_rocprofiler::window;
+
+use crate::abi::strandline_stop_result;
+use crate::border::{Struct, answer, room};
+
+// SAFETY: `repr(C)`, starts with `size`, u64 fields only.
+unsafe impl Struct for strandline_stop_result {
+    const BYTES_MIN: usize = 96;
+}
+
+/// The address of the word that holds the number of the open session.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct SessionWord(#[allow(dead_code, reason = "C reads it")] *const AtomicU64);
+
+// SAFETY: a constant address of an atomic that lives as long as the process.
+unsafe impl Sync for SessionWord {}
+
+/// What `STRANDLINE_HAS_SESSION` reads. An address, and not the word itself: a program that is not position-independent
+/// would take a copy of the word (a copy relocation), and its copy would never change.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "its name in C")]
+pub static strandline_session_word: SessionWord = SessionWord(embed::session_word().cast());
+
+/// Closes a session without waiting. See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn strandline_session_close(session: u64) -> i32 {
+    answer(|| window::close(runtime()?, session))
+}
+
+/// The result of a session that was accounted for. See the header.
+///
+/// # Safety
+/// `result` is null or valid as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn strandline_session_result(
+    session: u64,
+    result: *mut strandline_stop_result,
+) -> i32 {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let room = unsafe { room(result) }?;
+        let runtime = runtime()?;
+        if runtime.must_not_wait() {
+            return Err(Status::InsideCallback);
+        }
+        let end = runtime.session_result(session).ok_or(Status::Nothing)?;
+        room.fill(&fill(&end));
+        Ok(())
+    })
+}
+
+/// The timeline's clock now, ns.
+#[unsafe(no_mangle)]
+pub extern "C" fn strandline_now_ns() -> u64 {
+    clock::vendor_now()
+}
+
+/// The library's version, 10000*major + 100*minor + patch.
+#[unsafe(no_mangle)]
+pub extern "C" fn strandline_version() -> u32 {
+    const fn number(text: &str) -> u32 {
+        let bytes = text.as_bytes();
+        let (mut at, mut value) = (0, 0);
+        while at < bytes.len() {
+            value = value * 10 + (bytes[at] - b'0') as u32;
+            at += 1;
+        }
+        value
+    }
+    const VERSION: u32 = number(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
+        + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
+        + number(env!("CARGO_PKG_VERSION_PATCH"));
+    VERSION
+}
