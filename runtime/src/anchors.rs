@@ -80,8 +80,9 @@ impl TickMap {
         let inner = (after > 0).then(|| self.anchors.get(after)).flatten();
         let ns_on = match inner {
             Some(next) => {
-                let ns = i128::from(next.vendor_ns) - i128::from(at.vendor_ns);
-                ticks_on * ns / (i128::from(next.ticks) - i128::from(at.ticks))
+                // Both factors are below 2^64 and not negative: their product needs all 128 bits.
+                let ns = u128::from(next.vendor_ns - at.vendor_ns);
+                (ticks_on as u128 * ns / u128::from(next.ticks - at.ticks)) as i128
             }
             None => ticks_on * 1_000_000_000 / i128::from(self.ticks_per_second),
         };
@@ -127,5 +128,7 @@ mod tests {
             0
         );
         assert_eq!(TickMap::new(vec![], 1_000_000_000).vendor_ns(7), 7);
+        let wide = TickMap::new(vec![anchor(0, 0), anchor(u64::MAX, u64::MAX)], 1);
+        assert_eq!(wide.vendor_ns(u64::MAX - 1), u64::MAX - 1);
     }
 }
