@@ -558,8 +558,11 @@ impl<'o> Chrome<'o> {
         let (row, lane) = self.thread_lane(process, index, record, start, end);
         let operation = process.operation(record);
         let correlation_id = record.correlation_id();
-        let launched = correlation_id != 0 && process.launches.count(correlation_id) > 0;
         let state = &mut self.states[index];
+        // A second call with the same id would start the same arrows again.
+        let launched = correlation_id != 0
+            && process.launches.count(correlation_id) > 0
+            && !state.launched.contains(correlation_id);
         let block = &mut self.out.block;
         let text = &state.operations[operation];
         let tid = &state.thread_rows[row].tids[lane];

@@ -448,6 +448,7 @@ impl<'a> Process<'a> {
         process.name_streams(&found);
         process.name_threads(&found);
         process.name_operations(&found);
+        process.add_fallbacks();
         process.write_notes();
         process
     }
@@ -838,6 +839,25 @@ impl<'a> Process<'a> {
                 name,
                 domain,
                 number,
+            });
+        }
+    }
+
+    /// Something to point at, should a region that still changes show more than the pass over it found.
+    fn add_fallbacks(&mut self) {
+        if self.streams.is_empty() {
+            self.streams.push(StreamOut {
+                number: 1,
+                handle: 0,
+                note: String::new(),
+                known: false,
+            });
+        }
+        if self.operations.is_empty() {
+            self.operations.push(Operation {
+                name: b"unknown operation".to_vec(),
+                domain: 0,
+                number: 0,
             });
         }
     }

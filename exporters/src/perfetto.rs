@@ -22,13 +22,13 @@ use strandline::hash;
 use strandline::record::{Kind, Record, api_arg, domain, high, low};
 
 use crate::export::{ExportError, ExportReport};
-use crate::join::IdMap;
+use crate::join::{IdMap, Ids};
 use crate::lanes::{FlatLanes, NestedLanes, RangesById, Started};
 use crate::memory::Memory;
 use crate::model::{Model, Process, copy_names};
 use crate::order::Visitor;
 use crate::out::Output;
-use crate::proto::{bytes, message, text, uint, varint, varint_bytes};
+use crate::proto::{Small, bytes, message, text, uint, varint, varint_bytes};
 use crate::text::is_utf8;
 
 /// Field numbers, by message.
@@ -199,10 +199,13 @@ const STAGE_COPY: u64 = 2;
 const QUEUE_FIRST: u64 = 3;
 /// Interned names of copies come first, then those of kernels in the order in which they are met.
 const FIRST_KERNEL: u64 = 7;
+/// Shapes of one kernel that are interned; more of them are written out each time.
+const SHAPES_MAX: usize = 16;
 /// Stands for the queue of copies.
 const COPY_QUEUE: u64 = u64::MAX;
 /// Tag of a packet in a trace, and of a render stage in a packet.
 const PACKET_TAG: u8 = (field::PACKET << 3 | 2) as u8;
+const LAUNCH_TAG: [u8; 2] = [(21 << 3 | 2) as u8 | 0x80, 1];
 const STAGE_TAG: [u8; 2] = {
     let tag = field::GPU_RENDER_STAGE << 3 | 2;
     [tag as u8 | 0x80, (tag >> 7) as u8]
@@ -227,25 +230,34 @@ struct Depth {
     pending: bool,
 }
 
-/// A kernel that is interned, and what its newest shape says.
-#[derive(Debug)]
-struct KernelShape {
-    /// Words 11 to 15 of the dispatch that `fields` were made from.
-    shape_of: [u64; 5],
-    /// Fields of the launch: sizes and the arguments that follow from them.
-    fields: Vec<u8>,
+/// A kernel's shapes.
+#[derive(Debug, Default)]
+struct KernelShapes {
+    shapes: Vec<Shape>,
+    newest: usize,
+    /// Interned id of the kernel with its first shape.
+    first_iid: u64,
 }
 
-/// A stream on a device, and what its newest queue says.
+/// A kernel as it is launched again and again: with its sizes, on one stream and queue. Everything that this decides is
+/// interned with the kernel, or encoded once.
 #[derive(Debug)]
+struct Shape {
+    /// Words 11 to 15 of its dispatches.
+    words: [u64; 5],
+    queue: u64,
+    /// Device and stream.
+    row: u64,
+    /// Fields of the render stage: stage, queue, context, GPU, name, kernel.
+    stage_fields: Vec<u8>,
+    /// Fields of the launch: sizes, device, stream.
+    launch_fields: Vec<u8>,
+}
+
+/// A stream on a device.
+#[derive(Debug, Default)]
 struct StreamRow {
     lanes: FlatLanes,
-    queue: Option<u64>,
-    queue_iid: u64,
-    /// Fields of the render stage: queue, stage of kernels, context, GPU.
-    stage_fields: Vec<u8>,
-    /// Fields of the launch: device, stream, queue.
-    launch_fields: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -260,7 +272,10 @@ struct State {
     threads: IdMap<u32, u32>,
     thread_list: Vec<Thread>,
     newest_thread: Option<(u32, u32)>,
-    kernels: Vec<KernelShape>,
+    kernels: Vec<KernelShapes>,
+    next_kernel: u64,
+    /// Sequence and flags of GPU packets, encoded.
+    gpu_header: Vec<u8>,
     copies: [bool; 6],
     queues: IdMap<(u64, u64), u64>,
     stream_handles: Vec<bool>,
@@ -269,6 +284,8 @@ struct State {
     newest_row: Option<(u64, u32)>,
     /// Names of ranges and marks, numbered after the operations.
     names: IdMap<u64, u32>,
+    /// Calls that have named their work.
+    launched: Ids,
     ranges: RangesById,
     range_rows: usize,
     memory: Memory,
@@ -284,9 +301,6 @@ pub(crate) struct Perfetto<'o> {
     states: Vec<State>,
     report: ExportReport,
     taken_sequences: std::collections::BTreeSet<u64>,
-    /// A launch and a render stage that are being built.
-    launch: Vec<u8>,
-    stage: Vec<u8>,
 }
 
 /// A packet of `sequence`, with its time if it has one.
@@ -316,69 +330,98 @@ fn arg(out: &mut Vec<u8>, number: u32, name: u64, value: u64) {
     varint(out, value);
 }
 
+/// As [`arg`], for a launch.
+#[inline]
+fn small_arg(out: &mut Small, name: u64, value: u64) {
+    let length = 3 + varint_bytes(value) as u8;
+    out.put([3 << 3 | 2, length, 1 << 3, name as u8, 4 << 3]);
+    out.varint(value);
+}
+
+/// A packet with a render stage. All its lengths are known before its first byte is written.
+#[inline]
+fn stage(
+    block: &mut Vec<u8>,
+    header: &[u8],
+    (start, end, event): (u64, u64, u64),
+    stage_fields: &[u8],
+    launch_fields: &[u8],
+    tail: &Small,
+) {
+    let duration = end - start;
+    let launch = launch_fields.len() + tail.len();
+    let inner = 2
+        + varint_bytes(event)
+        + varint_bytes(duration)
+        + stage_fields.len()
+        + LAUNCH_TAG.len()
+        + varint_bytes(launch as u64)
+        + launch;
+    let whole = 1
+        + varint_bytes(start)
+        + header.len()
+        + STAGE_TAG.len()
+        + varint_bytes(inner as u64)
+        + inner;
+    let mut head = Small::new();
+    head.put([PACKET_TAG]);
+    head.varint(whole as u64);
+    head.put([(field::TIMESTAMP << 3) as u8]);
+    head.varint(start);
+    head.put_all(header);
+    head.put(STAGE_TAG);
+    head.varint(inner as u64);
+    head.put([1 << 3]);
+    head.varint(event);
+    head.put([2 << 3]);
+    head.varint(duration);
+    block.extend_from_slice(head.as_bytes());
+    block.extend_from_slice(stage_fields);
+    let mut middle = Small::new();
+    middle.put(LAUNCH_TAG);
+    middle.varint(launch as u64);
+    block.extend_from_slice(middle.as_bytes());
+    block.extend_from_slice(launch_fields);
+    block.extend_from_slice(tail.as_bytes());
+}
+
 const _: () = assert!(ARG_NAMES.len() < 0x80);
 
-/// What a dispatch's size says.
-fn shape_fields(fields: &mut Vec<u8>, process: &Process<'_>, record: &Record<'_>, kernel: usize) {
-    fields.clear();
+/// Sizes, queue, memory and graph of a dispatch; dynamic memory also when there is none.
+fn shape_args(out: &mut Vec<u8>, number: u32, process: &Process<'_>, record: &Record<'_>, kernel: usize) {
     let (grid, block) = (process.grid(record), record.block());
     let product = |size: [u32; 3]| {
         size.iter()
             .fold(1u64, |all, &one| all.saturating_mul(one.into()))
     };
-    dim3(fields, 1, grid);
-    dim3(fields, 2, block);
-    arg(fields, 3, arg!("workgroup_size"), product(block));
-    arg(fields, 3, arg!("grid_size"), product(grid));
+    arg(out, number, arg!("workgroup_size"), product(block));
+    arg(out, number, arg!("grid_size"), product(grid));
+    arg(out, number, arg!("queue"), record.queue());
     let (private, group) = (low(record.word(14)), high(record.word(14)));
     let of_symbol = process.kernels[kernel].symbol.group_bytes;
-    if group > of_symbol {
-        arg(fields, 3, arg!("shared_mem_dynamic"), u64::from(group - of_symbol));
-    }
+    let dynamic = group.saturating_sub(of_symbol);
+    arg(out, number, arg!("shared_mem_dynamic"), dynamic.into());
     if private != 0 {
-        arg(fields, 3, arg!("scratch_bytes"), private.into());
+        arg(out, number, arg!("scratch_bytes"), private.into());
     }
     let graph = record.word(15);
     if graph != 0 {
-        arg(fields, 3, arg!("graph_id"), low(graph).into());
-        arg(fields, 3, arg!("graph_node_id"), high(graph).into());
+        arg(out, number, arg!("graph_id"), low(graph).into());
+        arg(out, number, arg!("graph_node_id"), high(graph).into());
     }
 }
 
-/// What a stream's row says of each of its stages.
-fn row_fields(
-    row: &mut StreamRow,
-    process: &Process<'_>,
-    context: u64,
-    device: usize,
-    stream: usize,
-    queue: u64,
-) {
-    let (number, gpu_id) = process
-        .devices
-        .get(device)
-        .map_or((0, 0), |device| (device.number, device.gpu_id));
-    let fields = &mut row.stage_fields;
-    fields.clear();
-    uint(fields, 13, row.queue_iid);
-    uint(fields, 5, context);
-    uint(fields, 11, gpu_id);
-    let fields = &mut row.launch_fields;
-    fields.clear();
-    let out = &process.streams[stream];
-    arg(fields, 3, arg!("device"), number);
-    arg(fields, 3, arg!("stream"), out.number);
-    if queue != COPY_QUEUE {
-        arg(fields, 3, arg!("queue"), queue);
-    }
-    if out.handle != 0 {
-        message(fields, 3, |fields| {
-            uint(fields, 1, arg!("stream_handle"));
-            uint(fields, 7, stream as u64 + 1);
+/// The handle of a stream, and whether anybody knows the stream.
+fn stream_args(out: &mut Vec<u8>, number: u32, process: &Process<'_>, stream: usize) {
+    let known = &process.streams[stream];
+    if known.handle != 0 {
+        message(out, number, |out| {
+            uint(out, 1, arg!("stream_handle"));
+            uint(out, 7, stream as u64 + 1);
         });
     }
-    if !out.known {
-        arg(fields, 3, arg!("stream_known"), 0);
+    if !known.known {
+        arg(out, number, arg!("stream_known"), 0);
     }
 }
 
@@ -435,8 +478,6 @@ impl<'o> Perfetto<'o> {
             states: Vec::new(),
             report: model.report(),
             taken_sequences: std::collections::BTreeSet::new(),
-            launch: Vec::new(),
-            stage: Vec::new(),
         };
         for process in &model.processes {
             let identity = process.identity;
@@ -454,6 +495,8 @@ impl<'o> Perfetto<'o> {
                 thread_list: Vec::new(),
                 newest_thread: None,
                 kernels: Vec::new(),
+                next_kernel: 1,
+                gpu_header: Vec::new(),
                 copies: [false; 6],
                 queues: IdMap::default(),
                 stream_handles: vec![false; process.streams.len()],
@@ -461,7 +504,8 @@ impl<'o> Perfetto<'o> {
                 row_list: Vec::new(),
                 newest_row: None,
                 names: IdMap::default(),
-                ranges: RangesById::default(),
+                launched: Ids::default(),
+            ranges: RangesById::default(),
                 range_rows: 0,
                 memory: Memory::default(),
                 depths: IdMap::default(),
@@ -470,6 +514,8 @@ impl<'o> Perfetto<'o> {
             };
             state.main = writer.sequence(&mut state);
             state.gpu = writer.sequence(&mut state);
+            uint(&mut state.gpu_header, field::SEQUENCE, state.gpu);
+            uint(&mut state.gpu_header, field::SEQUENCE_FLAGS, NEEDS_STATE);
             writer.begin_process(process, &state);
             writer.states.push(state);
         }
@@ -820,11 +866,19 @@ impl<'o> Perfetto<'o> {
         let place = self.thread_lane(process, index, record, start, end);
         let operation = process.operation(record);
         let id = record.correlation_id();
-        let (first, count) = if id == 0 {
-            (0, 0)
-        } else {
-            process.launches.numbers(id)
+        let (first, count) = match id {
+            0 => (0, 0),
+            id => process.launches.numbers(id),
         };
+        // A second call with the same id does not claim the same work again.
+        let count = if count > 0 && self.states[index].launched.contains(id) {
+            0
+        } else {
+            count
+        };
+        if count > 0 {
+            self.states[index].launched.insert(id);
+        }
         let (base, api) = (self.states[index].event_base, self.states[index].api);
         let name = &process.operations[operation];
         let (category, has_api) = match name.domain {
@@ -1006,17 +1060,137 @@ impl<'o> Perfetto<'o> {
         }
         let rows = &mut state.row_list;
         let at = *state.rows.entry(key).or_insert_with(|| {
-            rows.push(StreamRow {
-                lanes: FlatLanes::default(),
-                queue: None,
-                queue_iid: 0,
-                stage_fields: Vec::new(),
-                launch_fields: Vec::new(),
-            });
+            rows.push(StreamRow::default());
             rows.len() as u32 - 1
         });
         state.newest_row = Some((key, at));
         at as usize
+    }
+
+    /// Interned id of a queue, and whether it is new. Copies have no queue: one row of their own for each device.
+    fn queue(state: &mut State, device: usize, queue: u64) -> (u64, bool) {
+        let next = QUEUE_FIRST + state.queues.len() as u64;
+        let iid = *state.queues.entry((device as u64, queue)).or_insert(next);
+        (iid, iid == next)
+    }
+
+    /// Interns what a stage needs and the sequence does not know yet.
+    #[allow(clippy::too_many_arguments, reason = "what is new, and what it is called")]
+    fn intern_work(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        record: &Record<'_>,
+        (queue_iid, new_queue): (u64, bool),
+        stream: usize,
+        device: usize,
+        kernel: Option<(usize, u64, bool)>,
+    ) {
+        let state = &mut self.states[index];
+        let handle = process.streams[stream].handle;
+        let new_handle = handle != 0 && !std::mem::replace(&mut state.stream_handles[stream], true);
+        let operation = record.operation().min(5) as usize;
+        let is_copy = record.kind() == Some(Kind::Copy);
+        let new_copy = is_copy && !std::mem::replace(&mut state.copies[operation], true);
+        if !new_queue && !new_handle && !new_copy && kernel.is_none() {
+            return;
+        }
+        packet(&mut self.out.block, state.gpu, NEEDS_STATE, None, |out| {
+            message(out, field::INTERNED_DATA, |out| {
+                if new_queue {
+                    let pid = process.pid;
+                    let name = if is_copy {
+                        format!("Copies [{pid}]")
+                    } else {
+                        format!("Queue {:#x} [{pid}]", record.queue())
+                    };
+                    specification(out, queue_iid, &name, "Hardware queue", 2);
+                }
+                if new_handle {
+                    message(out, field::STRINGS, |out| {
+                        uint(out, 1, stream as u64 + 1);
+                        bytes(out, 2, format!("{handle:#x}").as_bytes());
+                    });
+                }
+                if new_copy {
+                    let name = copy_names(record.operation()).1;
+                    named(out, field::EVENT_NAMES, 1 + operation as u64, name.as_bytes());
+                }
+                if let Some((at, iid, new_name)) = kernel {
+                    if new_name {
+                        let name = &process.kernels[at].display;
+                        named(out, field::EVENT_NAMES, FIRST_KERNEL + at as u64, name);
+                    }
+                    interned_kernel(out, process, (at, iid), device, stream, record);
+                }
+            });
+        });
+    }
+
+    /// Finds the shape of a dispatch, or makes it; `None` when the kernel has too many already.
+    fn shape(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        record: &Record<'_>,
+        at: usize,
+        (device, stream): (usize, usize),
+    ) -> Option<usize> {
+        let state = &mut self.states[index];
+        while state.kernels.len() <= at {
+            state.kernels.push(KernelShapes::default());
+        }
+        let row = (device as u64) << 32 | stream as u64;
+        let words: [u64; 5] = std::array::from_fn(|word| record.word(11 + word));
+        let is_it = |shape: &Shape| {
+            shape.words == words && shape.queue == record.queue() && shape.row == row
+        };
+        let kernel = &mut state.kernels[at];
+        if kernel.shapes.get(kernel.newest).is_some_and(is_it) {
+            return Some(kernel.newest);
+        }
+        if let Some(found) = kernel.shapes.iter().position(is_it) {
+            kernel.newest = found;
+            return Some(found);
+        }
+        let count = kernel.shapes.len();
+        if count == SHAPES_MAX {
+            return None;
+        }
+        let iid = state.next_kernel;
+        state.next_kernel += 1;
+        let queue = Self::queue(state, device, record.queue());
+        let context = state.context;
+        self.intern_work(process, index, record, queue, stream, device, Some((at, iid, count == 0)));
+        let (number, gpu_id) = process
+            .devices
+            .get(device)
+            .map_or((0, 0), |device| (device.number, device.gpu_id));
+        let mut stage_fields = Vec::new();
+        uint(&mut stage_fields, 13, queue.0);
+        uint(&mut stage_fields, 14, STAGE_KERNEL);
+        uint(&mut stage_fields, 5, context);
+        uint(&mut stage_fields, 11, gpu_id);
+        uint(&mut stage_fields, 20, FIRST_KERNEL + at as u64);
+        uint(&mut stage_fields, 19, iid);
+        let mut launch_fields = Vec::new();
+        dim3(&mut launch_fields, 1, process.grid(record));
+        dim3(&mut launch_fields, 2, record.block());
+        arg(&mut launch_fields, 3, arg!("device"), number);
+        arg(&mut launch_fields, 3, arg!("stream"), process.streams[stream].number);
+        let kernel = &mut self.states[index].kernels[at];
+        kernel.shapes.push(Shape {
+            words,
+            queue: record.queue(),
+            row,
+            stage_fields,
+            launch_fields,
+        });
+        kernel.newest = count;
+        if count == 0 {
+            kernel.first_iid = iid;
+        }
+        Some(count)
     }
 
     fn work(
@@ -1027,148 +1201,121 @@ impl<'o> Perfetto<'o> {
         start: u64,
         end: u64,
     ) {
-        let (device_at, stream_at) = (process.device(record), process.stream(record));
+        let (device, stream) = (process.device(record), process.stream(record));
         let target = process
             .launches
             .target(record.correlation_id(), record.ancestor_id());
-        let event = process.launches.next_number(target);
-        let is_kernel = record.kind() == Some(Kind::Dispatch);
-        let kernel_at = is_kernel.then(|| process.kernel(record.kernel_id()));
-        let row_at = self.stream_row(index, (device_at as u64) << 32 | stream_at as u64);
-        let state = &mut self.states[index];
-        let row = &mut state.row_list[row_at];
-        if row.lanes.place(start, end) > 0 {
+        let number = process.launches.next_number(target);
+        let row = self.stream_row(index, (device as u64) << 32 | stream as u64);
+        let lanes = &mut self.states[index].row_list[row].lanes;
+        if lanes.place(start, end) > 0 {
             self.report.overlaps += 1;
         }
-        // Copies have no queue: one row of their own for each device.
-        let queue = if is_kernel { record.queue() } else { COPY_QUEUE };
-        let mut new_queue = false;
-        if row.queue != Some(queue) {
-            row.queue = Some(queue);
-            let next = QUEUE_FIRST + state.queues.len() as u64;
-            row.queue_iid = *state.queues.entry((device_at as u64, queue)).or_insert(next);
-            new_queue = row.queue_iid == next;
-            row_fields(row, process, state.context, device_at, stream_at, queue);
-        }
-        let handle_known = process.streams[stream_at].handle == 0 || state.stream_handles[stream_at];
-        state.stream_handles[stream_at] = true;
-        let name_known = match kernel_at {
-            Some(at) => at < state.kernels.len(),
-            None => std::mem::replace(&mut state.copies[record.operation().min(5) as usize], true),
-        };
-        let (name_iid, joined) = (
-            match kernel_at {
-                Some(at) => FIRST_KERNEL + at as u64,
-                None => 1 + u64::from(record.operation().min(5)),
-            },
-            target.unwrap_or(record.correlation_id()),
-        );
-        let launch = &mut self.launch;
-        launch.clear();
-        if let Some(at) = kernel_at {
-            // Kernels are met in the order of their indices.
-            if !name_known {
-                state.kernels.push(KernelShape {
-                    shape_of: [u64::MAX; 5],
-                    fields: Vec::new(),
-                });
-            }
-            let kernel = &mut state.kernels[at];
-            let words = &record.words()[11..16];
-            if *words != kernel.shape_of {
-                kernel.shape_of.copy_from_slice(words);
-                shape_fields(&mut kernel.fields, process, record, at);
-            }
-            launch.extend_from_slice(&kernel.fields);
-            arg(launch, 3, arg!("dispatch_id"), record.dispatch_id());
-        } else {
-            arg(launch, 3, arg!("bytes"), record.bytes());
-            if record.word(11) != 0 || record.word(12) != 0 {
-                arg(launch, 3, arg!("source"), record.word(11));
-                arg(launch, 3, arg!("destination"), record.word(12));
-            }
-        }
-        launch.extend_from_slice(&row.launch_fields);
-        arg(launch, 3, arg!("correlation_id"), joined);
+        self.report.unlinked += u64::from(target.is_none());
+        let event = self.states[index].event_base.wrapping_add(number);
+        let joined = target.unwrap_or(record.correlation_id());
+        let mut tail = Small::new();
+        small_arg(&mut tail, arg!("correlation_id"), joined);
         if joined != record.correlation_id() {
-            arg(launch, 3, arg!("own_correlation_id"), record.correlation_id());
+            small_arg(&mut tail, arg!("own_correlation_id"), record.correlation_id());
         }
         if record.external_id() != 0 {
-            arg(launch, 3, arg!("external_id"), record.external_id());
+            small_arg(&mut tail, arg!("external_id"), record.external_id());
         }
-        let stage = &mut self.stage;
-        stage.clear();
-        uint(stage, 1, state.event_base.wrapping_add(event));
-        uint(stage, 2, end - start);
-        stage.extend_from_slice(&row.stage_fields);
-        uint(stage, 20, name_iid);
-        match kernel_at {
-            Some(at) => {
-                uint(stage, 14, STAGE_KERNEL);
-                uint(stage, 19, FIRST_KERNEL + at as u64);
+        if record.kind() != Some(Kind::Dispatch) {
+            self.copy(process, index, record, (device, stream), (start, end, event), &tail);
+            return;
+        }
+        small_arg(&mut tail, arg!("dispatch_id"), record.dispatch_id());
+        let at = process.kernel(record.kernel_id());
+        match self.shape(process, index, record, at, (device, stream)) {
+            Some(shape) => {
+                let state = &self.states[index];
+                let shape = &state.kernels[at].shapes[shape];
+                let header = &state.gpu_header;
+                let block = &mut self.out.block;
+                stage(block, header, (start, end, event), &shape.stage_fields, &shape.launch_fields, &tail);
             }
-            None => uint(stage, 14, STAGE_COPY),
+            None => self.odd_kernel(process, index, record, at, (device, stream), (start, end, event), &tail),
         }
-        bytes(stage, 21, launch);
-        let stage = &self.stage;
-        let block = &mut self.out.block;
-        if new_queue || !handle_known || !name_known {
-            let queue_iid = row.queue_iid;
-            packet(block, state.gpu, NEEDS_STATE, None, |out| {
-                message(out, field::INTERNED_DATA, |out| {
-                    if new_queue {
-                        let pid = process.pid;
-                        let name = if is_kernel {
-                            format!("Queue {queue:#x} [{pid}]")
-                        } else {
-                            format!("Copies [{pid}]")
-                        };
-                        specification(out, queue_iid, &name, "Hardware queue", 2);
-                    }
-                    if !handle_known {
-                        message(out, field::STRINGS, |out| {
-                            uint(out, 1, stream_at as u64 + 1);
-                            let handle = process.streams[stream_at].handle;
-                            bytes(out, 2, format!("{handle:#x}").as_bytes());
-                        });
-                    }
-                    match kernel_at {
-                        _ if name_known => {}
-                        Some(at) => interned_kernel(out, process, at, device_at),
-                        None => named(
-                            out,
-                            field::EVENT_NAMES,
-                            name_iid,
-                            copy_names(record.operation()).1.as_bytes(),
-                        ),
-                    }
-                });
-            });
+        self.report.kernels += 1;
+        if process.scan.has_issues {
+            self.depth_at_end(index, device, stream, end);
         }
-        // The packet by hand: all its lengths are known.
-        let length = stage.len() + STAGE_TAG.len() + varint_bytes(stage.len() as u64)
-            + 1
-            + varint_bytes(start)
-            + 1
-            + varint_bytes(state.gpu)
-            + 2;
-        block.push(PACKET_TAG);
-        varint(block, length as u64);
-        uint(block, field::TIMESTAMP, start);
-        uint(block, field::SEQUENCE, state.gpu);
-        uint(block, field::SEQUENCE_FLAGS, NEEDS_STATE);
-        block.extend_from_slice(&STAGE_TAG);
-        varint(block, stage.len() as u64);
-        block.extend_from_slice(stage);
-        self.report.unlinked += u64::from(target.is_none());
-        if is_kernel {
-            self.report.kernels += 1;
-            if process.scan.has_issues {
-                self.depth_at_end(index, device_at, stream_at, end);
-            }
-        } else {
-            self.report.copies += 1;
+    }
+
+    /// A kernel with one shape too many: it borrows the first one's kernel and says everything itself.
+    #[allow(clippy::too_many_arguments, reason = "one call")]
+    #[cold]
+    fn odd_kernel(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        record: &Record<'_>,
+        at: usize,
+        (device, stream): (usize, usize),
+        times: (u64, u64, u64),
+        tail: &Small,
+    ) {
+        let state = &mut self.states[index];
+        let queue = Self::queue(state, device, record.queue());
+        let (number, gpu_id) = process
+            .devices
+            .get(device)
+            .map_or((0, 0), |device| (device.number, device.gpu_id));
+        let mut fields = Vec::new();
+        uint(&mut fields, 13, queue.0);
+        uint(&mut fields, 14, STAGE_KERNEL);
+        uint(&mut fields, 5, state.context);
+        uint(&mut fields, 11, gpu_id);
+        uint(&mut fields, 20, FIRST_KERNEL + at as u64);
+        uint(&mut fields, 19, state.kernels[at].first_iid);
+        let mut launch = Vec::new();
+        dim3(&mut launch, 1, process.grid(record));
+        dim3(&mut launch, 2, record.block());
+        shape_args(&mut launch, 3, process, record, at);
+        arg(&mut launch, 3, arg!("device"), number);
+        arg(&mut launch, 3, arg!("stream"), process.streams[stream].number);
+        stream_args(&mut launch, 3, process, stream);
+        self.intern_work(process, index, record, queue, stream, device, None);
+        let state = &self.states[index];
+        stage(&mut self.out.block, &state.gpu_header, times, &fields, &launch, tail);
+    }
+
+    fn copy(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        record: &Record<'_>,
+        (device, stream): (usize, usize),
+        times: (u64, u64, u64),
+        tail: &Small,
+    ) {
+        let state = &mut self.states[index];
+        let queue = Self::queue(state, device, COPY_QUEUE);
+        self.intern_work(process, index, record, queue, stream, device, None);
+        let state = &self.states[index];
+        let (number, gpu_id) = process
+            .devices
+            .get(device)
+            .map_or((0, 0), |device| (device.number, device.gpu_id));
+        let mut fields = Vec::new();
+        uint(&mut fields, 13, queue.0);
+        uint(&mut fields, 14, STAGE_COPY);
+        uint(&mut fields, 5, state.context);
+        uint(&mut fields, 11, gpu_id);
+        uint(&mut fields, 20, 1 + u64::from(record.operation().min(5)));
+        let mut launch = Vec::new();
+        arg(&mut launch, 3, arg!("bytes"), record.bytes());
+        if record.word(11) != 0 || record.word(12) != 0 {
+            arg(&mut launch, 3, arg!("source"), record.word(11));
+            arg(&mut launch, 3, arg!("destination"), record.word(12));
         }
+        arg(&mut launch, 3, arg!("device"), number);
+        arg(&mut launch, 3, arg!("stream"), process.streams[stream].number);
+        stream_args(&mut launch, 3, process, stream);
+        stage(&mut self.out.block, &state.gpu_header, times, &fields, &launch, tail);
+        self.report.copies += 1;
     }
 
     /// A dispatch was issued: its stream's queue grows.
@@ -1293,6 +1440,8 @@ impl State {
             thread_list: Vec::new(),
             newest_thread: None,
             kernels: Vec::new(),
+            next_kernel: 1,
+            gpu_header: Vec::new(),
             copies: [false; 6],
             queues: IdMap::default(),
             stream_handles: Vec::new(),
@@ -1300,6 +1449,7 @@ impl State {
             row_list: Vec::new(),
             newest_row: None,
             names: IdMap::default(),
+            launched: Ids::default(),
             ranges: RangesById::default(),
             range_rows: 0,
             memory: Memory::default(),
@@ -1431,10 +1581,16 @@ fn call_annotations(out: &mut Vec<u8>, record: &Record<'_>) {
     }
 }
 
-fn interned_kernel(out: &mut Vec<u8>, process: &Process<'_>, at: usize, device: usize) {
+/// A kernel with one of its shapes.
+fn interned_kernel(
+    out: &mut Vec<u8>,
+    process: &Process<'_>,
+    (at, iid): (usize, u64),
+    device: usize,
+    stream: usize,
+    record: &Record<'_>,
+) {
     let kernel = &process.kernels[at];
-    let iid = FIRST_KERNEL + at as u64;
-    named(out, field::EVENT_NAMES, iid, &kernel.display);
     let agent = process
         .facts
         .agent(kernel.agent)
@@ -1456,6 +1612,8 @@ fn interned_kernel(out: &mut Vec<u8>, process: &Process<'_>, at: usize, device: 
         ] {
             arg(out, 5, name, value.into());
         }
+        shape_args(out, 5, process, record, at);
+        stream_args(out, 5, process, stream);
         arg(out, 5, arg!("process_id"), process.pid);
         let mut string = |name: u64, value: &str| {
             message(out, 5, |out| {

@@ -19,16 +19,83 @@ pub(crate) fn varint(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// A varint of three bytes or more: all ten are written, then cut.
+/// A varint of three bytes or more.
 #[inline]
 fn long_varint(out: &mut Vec<u8>, value: u64) {
-    let bytes: [u8; 10] = std::array::from_fn(|at| (value >> (7 * at)) as u8 | 0x80);
-    let used = (70 - value.leading_zeros() as usize) / 7;
-    let start = out.len();
-    out.extend_from_slice(&bytes);
-    out.truncate(start + used);
-    if let Some(last) = out.last_mut() {
-        *last &= 0x7f;
+    let mut small = Small::new();
+    small.varint(value);
+    out.extend_from_slice(small.as_bytes());
+}
+
+/// A few fields, put together on the stack before they go to the output at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Small {
+    bytes: [u8; Self::ROOM],
+    used: usize,
+}
+
+impl Small {
+    const ROOM: usize = 96;
+
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: [0; Self::ROOM],
+            used: 0,
+        }
+    }
+
+    /// The bytes so far.
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+
+    /// How many bytes there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Appends some bytes; there must be room.
+    #[inline]
+    pub(crate) fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.bytes[self.used..self.used + N].copy_from_slice(&bytes);
+        self.used += N;
+    }
+
+    /// Appends some bytes; there must be room.
+    #[inline]
+    pub(crate) fn put_all(&mut self, bytes: &[u8]) {
+        self.bytes[self.used..self.used + bytes.len()].copy_from_slice(bytes);
+        self.used += bytes.len();
+    }
+
+    /// Appends a varint; there must be room for ten bytes.
+    #[inline]
+    pub(crate) fn varint(&mut self, value: u64) {
+        if value < 0x80 {
+            self.put([value as u8]);
+            return;
+        }
+        // All groups of seven bits move to their bytes in three steps: halves, quarters, eighths of 56 bits.
+        let mut spread = value & 0x0FFF_FFFF | (value & 0x00FF_FFFF_F000_0000) << 4;
+        spread = spread & 0x0000_3FFF_0000_3FFF | (spread & 0x0FFF_C000_0FFF_C000) << 2;
+        spread = spread & 0x007F_007F_007F_007F | (spread & 0x3F80_3F80_3F80_3F80) << 1;
+        let used = varint_bytes(value);
+        if used <= 8 {
+            let more = 0x8080_8080_8080_8080 & ((1u64 << (8 * (used - 1))) - 1);
+            self.put((spread | more).to_le_bytes());
+            self.used -= 8 - used;
+        } else {
+            self.put((spread | 0x8080_8080_8080_8080).to_le_bytes());
+            let rest = value >> 56;
+            if used == 9 {
+                self.put([rest as u8]);
+            } else {
+                self.put([rest as u8 | 0x80, (rest >> 7) as u8]);
+            }
+        }
     }
 }
 

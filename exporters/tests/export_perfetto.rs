@@ -66,6 +66,35 @@ fn a_kernel_has_what_the_gpu_views_look_for() {
 }
 
 #[test]
+fn a_kernel_of_many_shapes_says_the_right_one_each_time() {
+    let mut region = region();
+    let mut expected = Vec::new();
+    for id in 0..120u64 {
+        let groups = id % 40 + 1;
+        let stream = 1 + (id % 2) as u32;
+        region.stream(2, 0x200);
+        let words = [2_000 + id * 10, 2_005 + id * 10, 0, 0, id, 1, 0, 0xa0, 3 + id % 3, pair(stream, 9), pair(64, 1),
+            pair(1, groups as u32 * 64), pair(1, 1), pair(0, (id % 4 * 256) as u32), 0];
+        region.record(0, Kind::Dispatch, 1, &words);
+        let dynamic = id % 4 * 256;
+        let handle = ["0x7f0000000100", "0x200"][(id % 2) as usize];
+        expected.push(vec![groups.to_string(), (3 + id % 3).to_string(), dynamic.to_string(), handle.to_owned(), id.to_string()]);
+    }
+    close(&mut region, 120, 0, 90_000);
+    let (trace, _) = perfetto(&[region.trace()]);
+    let seen: Vec<Vec<String>> = trace
+        .stages
+        .iter()
+        .map(|stage| {
+            assert_eq!(stage.args["grid_size"], stage.grid[0].to_string());
+            assert_eq!(stage.queue, format!("Queue {:#x} [4242]", stage.args["queue"].parse::<u64>().unwrap()));
+            ["grid_size", "queue", "shared_mem_dynamic", "stream_handle", "dispatch_id"].map(|key| stage.args[key].clone()).to_vec()
+        })
+        .collect();
+    assert_eq!(seen, expected);
+}
+
+#[test]
 fn a_graph_launch_names_each_of_its_kernels() {
     let mut region = region();
     for (call, nodes) in [(40u64, 300u64), (41, 3), (42, 1)] {
@@ -144,6 +173,20 @@ fn case_b16_id_zero_is_no_arrow() {
     let (trace, report) = perfetto(&[region.trace()]);
     assert_eq!(trace.arrows(), [(0, 2)]);
     assert_eq!((trace.stages.len(), report.unlinked), (3, 2));
+}
+
+#[test]
+fn two_calls_with_one_id_claim_their_work_once() {
+    let mut region = region();
+    api(&mut region, 0, LAUNCH, 9, 1_500, 1_600);
+    api(&mut region, 0, LAUNCH, 9, 1_700, 1_800);
+    dispatch(&mut region, 1, Dispatch { correlation: 9, ..Dispatch::default() });
+    close(&mut region, 1, 0, 9_000);
+    let trace = region.trace();
+    let (seen, _) = perfetto(std::slice::from_ref(&trace));
+    assert_eq!(seen.arrows(), [(0, 0)]);
+    let (value, _) = json(&[trace]);
+    assert_eq!(arrows(&value).len(), 1);
 }
 
 #[test]

@@ -1,0 +1,148 @@
+//! Regions whose records say anything at all: every export ends with a file that its readers take, or with an error, and
+//! never with a panic.
+
+mod export_support;
+
+use export_support::*;
+use strandline::Trace;
+use strandline::builder::Builder;
+use strandline::record::{Kind, pair};
+use strandline_exporters::{Options, export};
+
+struct Random {
+    state: u64,
+    /// No number beyond what a time of these regions could be.
+    tame: bool,
+}
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let mixed = (self.state ^ self.state >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        mixed ^ mixed >> 33
+    }
+
+    /// Small, huge, zero, all ones, or a time that could be.
+    fn word(&mut self) -> u64 {
+        match self.next() % 8 {
+            0 => 0,
+            1..=4 if self.tame => self.next() % 8,
+            1 => u64::MAX,
+            2 => self.next(),
+            3 => self.next() % 8,
+            4 => 1 << (self.next() % 64),
+            _ => 1_000 + self.next() % 10_000,
+        }
+    }
+}
+
+const KINDS: [Kind; 14] = [
+    Kind::Api,
+    Kind::Enqueue,
+    Kind::Dispatch,
+    Kind::CopyIssue,
+    Kind::Copy,
+    Kind::Alloc,
+    Kind::Scratch,
+    Kind::Range,
+    Kind::Mark,
+    Kind::RangeStart,
+    Kind::RangeStop,
+    Kind::Thread,
+    Kind::OpenCall,
+    Kind::OpenRange,
+];
+
+fn random_region(seed: u64) -> Builder {
+    let mut random = Random { state: seed, tame: seed % 2 == 0 };
+    let mut region = region();
+    region.record(0, Kind::Agent, 0, &[0xc0, pair(1, 0)]);
+    for _ in 0..200 {
+        let kind = KINDS[random.next() as usize % KINDS.len()];
+        let count = if kind.cells() == 1 { 7 } else { 15 };
+        let words: Vec<u64> = (0..count).map(|_| random.word()).collect();
+        let flags = if random.next() % 4 == 0 { random.next() as u16 } else { 0 };
+        let session = (random.next() % 3) as u32;
+        region.flagged_record((random.next() % 3) as u16, kind, session, flags, &words);
+    }
+    let facts = [Kind::Stream, Kind::Queue, Kind::KernelSymbol, Kind::Retired, Kind::Label];
+    let clocks: &[Kind] = if random.tame { &[] } else { &[Kind::Anchor, Kind::SessionBegin] };
+    for &kind in facts.iter().chain(clocks) {
+        for _ in 0..random.next() % 3 {
+            let words: Vec<u64> = (0..7).map(|_| random.word()).collect();
+            region.record(0, kind, 0, &words);
+        }
+    }
+    if random.next() % 2 == 0 {
+        close(&mut region, random.next() % 100, random.next() % 100, 9_000);
+    }
+    region
+}
+
+#[test]
+fn records_that_say_anything_at_all() {
+    let folder = Folder::new();
+    let mut checked = 0;
+    for seed in 0..120 {
+        let trace = random_region(seed).trace();
+        for batch_records_max in [7, 1 << 20] {
+            let options = Options { force: true, batch_records_max, ..Options::default() };
+            let path = folder.file("out.json");
+            export(std::slice::from_ref(&trace), &path, &options).unwrap();
+            let text = std::fs::read(&path).unwrap();
+            let value: serde_json::Value =
+                serde_json::from_slice(&text).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            // Beyond a quarter year a double has no nanoseconds left, and the checks would judge their own rounding.
+            let exact = |key: &str| {
+                events(&value).iter().all(|event| event[key].as_f64().is_none_or(|time| time < 8e12))
+            };
+            if exact("ts") && exact("dur") {
+                checked += 1;
+                check_rules(&value);
+                arrows(&value);
+            }
+            export(std::slice::from_ref(&trace), &folder.file("out.pftrace"), &options).unwrap();
+        }
+    }
+    assert!(checked > 50);
+    println!("{checked} of 240 checked to the nanosecond");
+}
+
+#[test]
+fn bytes_that_were_flipped_or_cut_off() {
+    let folder = Folder::new();
+    let mut region = mix(2, 30, 2);
+    region.kernel(500, "k".repeat(5_000).as_bytes());
+    let whole = region.bytes();
+    let mut random = Random { state: 7, tame: false };
+    for round in 0..150 {
+        let mut bytes = whole.clone();
+        if round % 3 == 0 {
+            bytes.truncate(4096 + random.next() as usize % (bytes.len() - 4096));
+        }
+        // Not the header: it has a checksum of its own, and would be refused.
+        for _ in 0..random.next() % 20 {
+            let at = 4096 + random.next() as usize % (bytes.len() - 4096);
+            bytes[at] ^= 1 << (random.next() % 8);
+        }
+        let source = folder.file("in.slt");
+        std::fs::write(&source, &bytes).unwrap();
+        let Ok(trace) = Trace::open(&source) else {
+            continue;
+        };
+        let damaged = !trace.damage().is_empty();
+        let options = Options { force: true, ..Options::default() };
+        let traces = [trace];
+        for name in ["out.json", "out.pftrace", "out.slt"] {
+            let report = export(&traces, &folder.file(name), &options).unwrap();
+            assert_eq!(report.damage > 0, damaged);
+        }
+        let value: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(folder.file("out.json")).unwrap()).unwrap();
+        let listed = value["strandline"]["processes"][0]["damage"].as_array().unwrap();
+        assert_eq!(!listed.is_empty(), damaged);
+    }
+}
