@@ -69,7 +69,7 @@ struct Dispatch {
     /// Index into the streams.
     stream: usize,
     gpu: u32,
-    /// Dense number of its queue.
+    /// Id of its queue, as recorded.
     queue: u64,
     grid: [u32; 3],
     workgroup: [u32; 3],

@@ -166,7 +166,6 @@ pub(super) fn convert(mut process: Process) -> Result<Recording, String> {
     let mut records = process.buffer_records.kernel_dispatch;
     records.sort_by_key(|record| record.dispatch_info.dispatch_id);
     let mut streams: HashMap<RecordedStream, usize> = HashMap::new();
-    let mut queues: HashMap<(u32, u64), u64> = HashMap::new();
     let mut threads: HashMap<u64, usize> = HashMap::new();
     // Earliest start of this and all later dispatches.
     let mut launch_ns = vec![0; records.len()];
@@ -196,8 +195,6 @@ pub(super) fn convert(mut process: Process) -> Result<Recording, String> {
             recording.streams.push(stream);
             next
         });
-        let next = queues.len() as u64;
-        let queue = *queues.entry((gpu, info.queue_id.handle)).or_insert(next);
         let next = threads.len();
         let thread = *threads.entry(record.thread_id).or_insert_with(|| {
             recording.threads.push(Some(record.thread_id));
@@ -215,7 +212,7 @@ pub(super) fn convert(mut process: Process) -> Result<Recording, String> {
             kernel,
             stream: stream_index,
             gpu,
-            queue,
+            queue: info.queue_id.handle,
             grid,
             workgroup,
             private_segment: info.private_segment_size,
