@@ -139,7 +139,7 @@ impl Runtime {
     fn external_ids_cold(&self, correlation: u64) {
         for domain in 1..EXTERNAL_DOMAINS {
             let Some(id) = top(domain) else { continue };
-            let Some(inside) = self.lane(0, 0).and_then(|lane| lane.enter(0)) else {
+            let Some(inside) = self.lane(0).and_then(|lane| lane.enter(0)) else {
                 return;
             };
             let session = self.control().open_session();

@@ -2,7 +2,7 @@
 //!
 //! Promise 6: a record's session is decided once, in the first callback that shows it, and travels as a [`Token`] to the
 //! last. Every function here is wait-free, takes no lock, allocates nothing and makes no system call, except that a
-//! thread's first event claims a lane (one `gettid` where the caller knows no thread id).
+//! thread's first event claims a lane (one `gettid`).
 
 use crate::clock;
 use crate::control::Token;
@@ -179,12 +179,12 @@ fn time_flags(start_ns: u64, end_ns: u64) -> u16 {
 
 /// Which lane to write to, and the guard of the append.
 macro_rules! inside {
-    ($runtime:expr, $thread:expr, $session:expr) => {
-        inside!($runtime, $thread, $session, else Default::default())
+    ($runtime:expr, $session:expr) => {
+        inside!($runtime, $session, else Default::default())
     };
-    ($runtime:expr, $thread:expr, $session:expr, else $refused:expr) => {
+    ($runtime:expr, $session:expr, else $refused:expr) => {
         match $runtime
-            .lane($thread, $session)
+            .lane($session)
             .and_then(|lane| lane.enter($session))
         {
             Some(inside) => inside,
@@ -205,7 +205,7 @@ impl Runtime {
 
     #[inline]
     fn api_enter_open(&self, operation: Operation, ids: Ids, stream: u32) -> Token {
-        let inside = inside!(self, ids.thread, 0, else Token::NONE);
+        let inside = inside!(self, 0, else Token::NONE);
         let session = self.control().open_session();
         if session == 0 {
             return Token::NONE;
@@ -245,7 +245,7 @@ impl Runtime {
         arguments: Option<&ApiArgs>,
     ) {
         let session = self.control().expand(token.session());
-        let inside = inside!(self, ids.thread, session);
+        let inside = inside!(self, session);
         let stream = inside.call_stream();
         let exported = inside.pop_call(ids.correlation);
         let block = inside.block(session);
@@ -299,7 +299,7 @@ impl Runtime {
         }
         // The SDK's thread id is that of the correlation id, which may be another thread's (facts E.6): the lane is
         // the calling thread's own.
-        let inside = inside!(self, 0, 0, else self.issued_without_lane(Laneless::DispatchIssued));
+        let inside = inside!(self, 0, else self.issued_without_lane(Laneless::DispatchIssued));
         let session = self.control().open_session();
         if session == 0 {
             return Token::NONE;
@@ -338,7 +338,7 @@ impl Runtime {
         }
         let session = self.control().expand(token.session());
         let inside =
-            inside!(self, 0, session, else self.done_without_lane(session, Laneless::DispatchDone));
+            inside!(self, session, else self.done_without_lane(session, Laneless::DispatchDone));
         let block = inside.block(session);
         if !self.control().accepts(session) {
             inside.bump(block, Counter::Late as usize, 1);
@@ -382,7 +382,7 @@ impl Runtime {
         if self.control().open_session() == 0 {
             return Token::NONE;
         }
-        let inside = inside!(self, 0, 0, else self.issued_without_lane(Laneless::CopyIssued));
+        let inside = inside!(self, 0, else self.issued_without_lane(Laneless::CopyIssued));
         let session = self.control().open_session();
         if session == 0 {
             return Token::NONE;
@@ -420,7 +420,7 @@ impl Runtime {
         }
         let session = self.control().expand(token.session());
         let inside =
-            inside!(self, 0, session, else self.done_without_lane(session, Laneless::CopyDone));
+            inside!(self, session, else self.done_without_lane(session, Laneless::CopyDone));
         let block = inside.block(session);
         if !self.control().accepts(session) {
             inside.bump(block, Counter::Late as usize, 1);
@@ -525,7 +525,7 @@ impl Runtime {
     /// Appends a record that no proof waits for, to the session of its token.
     fn append_other<const WORDS: usize>(&self, token: Token, kind: Kind, mut words: [u64; WORDS]) {
         let session = self.control().expand(token.session());
-        let inside = inside!(self, 0, session);
+        let inside = inside!(self, session);
         let block = inside.block(session);
         if !self.control().accepts(session) {
             inside.bump(block, Counter::Late as usize, 1);
@@ -539,7 +539,7 @@ impl Runtime {
     /// A range is pushed on the calling thread. `name` is copied.
     pub fn range_push(&self, ids: Ids, name: &[u8]) {
         // Pushed without a session, a range still counts for the nesting, so that pops match.
-        let inside = inside!(self, ids.thread, 0);
+        let inside = inside!(self, 0);
         let session = self.control().open_session();
         let name = if session == 0 {
             0
@@ -551,7 +551,7 @@ impl Runtime {
 
     /// The innermost range of the calling thread is popped. A pop without a push is ignored.
     pub fn range_pop(&self, ids: Ids) {
-        let inside = inside!(self, ids.thread, 0);
+        let inside = inside!(self, 0);
         let Some(([session, start, correlation, name], depth)) = inside.pop_range() else {
             return;
         };
@@ -592,7 +592,7 @@ impl Runtime {
         if self.control().open_session() == 0 {
             return;
         }
-        let inside = inside!(self, ids.thread, 0);
+        let inside = inside!(self, 0);
         let session = self.control().open_session();
         if session == 0 {
             return;
@@ -628,7 +628,7 @@ impl Runtime {
     pub fn intern(&self, bytes: &[u8]) -> u64 {
         let id = hash::bytes(bytes);
         if !self.announced().contains(id) {
-            let inside = inside!(self, 0, 0, else id);
+            let inside = inside!(self, 0, else id);
             self.intern_inside(&inside, bytes);
         }
         id
@@ -651,7 +651,7 @@ impl Runtime {
 
     /// Announces a fact of up to 16 cells: words 1 and up.
     pub fn fact(&self, kind: Kind, session: u32, words: &[u64]) -> bool {
-        let inside = inside!(self, 0, session, else false);
+        let inside = inside!(self, session, else false);
         Self::fact_inside(&inside, kind, session, words)
     }
 

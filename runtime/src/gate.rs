@@ -8,7 +8,7 @@
 //!
 //! | step | append (the lane's thread) | stop |
 //! |---|---|---|
-//! | 1 | `inside := 1` | session word := closed |
+//! | 1 | `inside := place on the stack` | session word := closed |
 //! | barrier | compiler fence (or `fence(SeqCst)`) | membarrier (or `fence(SeqCst)`) |
 //! | 2 | load the session word; write; publish | load `inside` until it is 0 |
 //! | 3 | `inside := 0` | read heads and counters |
@@ -31,19 +31,59 @@ pub enum Barrier {
     Fence = 2,
 }
 
-/// Append, steps 1 and barrier. False: the thread is inside an append already (a signal handler interrupted it); then
-/// nothing was changed.
+/// Append, steps 1 and barrier. `place` says where on its stack the thread is, and is not 0. False: the thread is inside
+/// an append already (a signal handler interrupted it); then nothing was changed.
 #[inline(always)]
-pub(crate) fn enter(inside: &Word, barrier: Barrier) -> bool {
+pub(crate) fn enter(inside: &Word, barrier: Barrier, place: u64) -> bool {
     // ORD(inside): Relaxed. Only this thread writes the word; a handler of the same thread reads it.
     if inside.load(Ordering::Relaxed) != 0 {
         return false;
     }
     // ORD(inside): Relaxed store, ordered before the load of the session word by the barrier that follows; pairs with
     // the Acquire load in `left`. Model: `models::after_close_nobody_is_inside_with_an_open_session`.
-    inside.store(1, Ordering::Relaxed);
+    inside.store(place, Ordering::Relaxed);
     order(barrier);
     true
+}
+
+/// Where on its stack the calling thread is; never 0. What interrupts the caller runs below it, unless it has a stack of
+/// its own.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) fn place() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let place: u64;
+        // SAFETY: copies the stack pointer, touches nothing.
+        unsafe {
+            std::arch::asm!("mov {}, rsp", out(reg) place, options(nomem, nostack, preserves_flags));
+        }
+        place
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let here = 0u8;
+        std::ptr::from_ref(std::hint::black_box(&here)) as u64
+    }
+}
+
+/// For a thread that was refused: true when the append that it is said to be inside of was left by a jump out of a
+/// signal handler, so that nobody will ever leave it. A handler on the same stack runs below the append that it
+/// interrupted; so who stands at its place or above, and on no signal stack, has come back without it. A thread that
+/// jumped and stays below keeps being refused. One system call, only for who stands above.
+#[cfg(not(loom))]
+#[cold]
+pub(crate) fn was_jumped_over(inside: &Word, place: u64) -> bool {
+    let interrupted = inside.load(Ordering::Relaxed);
+    if interrupted == 0 || place < interrupted {
+        return false;
+    }
+    // SAFETY: plain data, valid for writing; nothing is changed.
+    unsafe {
+        let mut stack: libc::stack_t = std::mem::zeroed();
+        libc::sigaltstack(std::ptr::null(), &mut stack) == 0
+            && stack.ss_flags & libc::SS_ONSTACK == 0
+    }
 }
 
 #[cfg(not(loom))]
@@ -128,7 +168,7 @@ mod models {
                 let [session, inside, head] = &*lane;
                 let mut accepted = 0;
                 for _ in 0..2 {
-                    assert!(enter(inside, Barrier::Membarrier));
+                    assert!(enter(inside, Barrier::Membarrier, 1));
                     if session.load(Ordering::Relaxed) == 1 {
                         accepted += 1;
                         head.store(accepted, Ordering::Release);
@@ -160,10 +200,10 @@ mod tests {
     #[test]
     fn a_handler_that_interrupts_an_append_is_refused() {
         let inside = Word::new(0);
-        assert!(enter(&inside, Barrier::Fence));
-        assert!(!enter(&inside, Barrier::Fence));
+        assert!(enter(&inside, Barrier::Fence, 1));
+        assert!(!enter(&inside, Barrier::Fence, 1));
         assert!(!left(&inside));
         leave(&inside);
-        assert!(left(&inside) && enter(&inside, register()));
+        assert!(left(&inside) && enter(&inside, register(), 1));
     }
 }

@@ -60,7 +60,7 @@ impl Runtime {
             self.account_closed(ask.as_mut().map(|ask| &mut **ask as Ask<'_>));
             self.checksum_sealed(&mut ring_head);
             self.reclaim_dead_lanes();
-            if round % NAMES_EVERY == 0 {
+            if round.is_multiple_of(NAMES_EVERY) {
                 self.name_threads();
             }
             round += 1;

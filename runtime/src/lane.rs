@@ -25,7 +25,7 @@ use crate::limits::{
 use crate::loss::LossReason;
 use crate::record::{Kind, head_word, pair};
 use crate::region::Region;
-use crate::segment_entry::{SegmentKind, word};
+use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
 use crate::sync::{Ordering, Word};
 
 /// Where a lane writes next, for one kind of segment.
@@ -60,7 +60,7 @@ impl Cursor {
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Lane {
-    /// 1 while the owner is inside an append; read by stop.
+    /// Not 0 while the owner is inside an append: where on its stack it is. Read by stop.
     pub(crate) inside: Word,
     records: Cursor,
     sticky: Cursor,
@@ -149,6 +149,10 @@ impl Lane {
 
     /// Gives the lane up, with its open segment. The owner only, or whoever knows that the owner is gone.
     pub(crate) fn vacate(&self) {
+        if !gate::left(&self.inside) {
+            // The thread ended inside an append (it was cancelled, or ended by a handler): nobody will leave it.
+            self.abandon();
+        }
         let state = self.region.lane_word(self.index.into(), 0);
         let generation = crate::record::high(state.load(Ordering::Relaxed));
         state.store(pair(0, generation), Ordering::Release);
@@ -160,12 +164,39 @@ impl Lane {
     #[inline(always)]
     pub fn enter(&self, session: u32) -> Option<Inside<'_>> {
         let barrier = self.control.barrier()?;
-        if gate::enter(&self.inside, barrier) {
-            Some(Inside { lane: self })
-        } else {
-            self.refused_reentry(session);
-            None
+        let place = gate::place();
+        if gate::enter(&self.inside, barrier, place) {
+            return Some(Inside { lane: self });
         }
+        self.refused_reentry(session);
+        if gate::was_jumped_over(&self.inside, place) {
+            // What the append had done is not known: its record was counted as lost (above), and this one goes on.
+            self.abandon();
+            if gate::enter(&self.inside, barrier, place) {
+                return Some(Inside { lane: self });
+            }
+        }
+        None
+    }
+
+    /// Starts afresh where the last append was left in the middle: no cursor is believed any more. The owner only, or
+    /// whoever knows that the owner is gone.
+    #[cold]
+    fn abandon(&self) {
+        for cursor in [&self.records, &self.sticky] {
+            if cursor.committed.take().is_some() {
+                let segment = cursor.segment.get();
+                let state = self.region.entry(segment, word::STATE);
+                let state = StateWord::unpack(state.load(Ordering::Relaxed));
+                if state.is_some_and(|state| {
+                    (state.state, state.lane) == (SegmentState::Open, self.index)
+                }) {
+                    self.region.seal(segment);
+                }
+            }
+            cursor.count.set(SEGMENT_CELLS);
+        }
+        gate::leave(&self.inside);
     }
 
     #[cold]

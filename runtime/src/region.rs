@@ -107,6 +107,7 @@ impl Region {
             + (segments * SEGMENT_ENTRY_BYTES) as u64)
             .next_multiple_of(4096);
         header.region_bytes = header.segments_offset + (segments * SEGMENT_BYTES) as u64;
+        within_file_limit(header.region_bytes)?;
         file.set_len(header.region_bytes)?;
         reserve(&file, 0, header.segments_offset)?;
         let base = map::map_shared(&file, header.region_bytes as usize)?;
@@ -324,6 +325,20 @@ impl Region {
         // holes of the file, and a reader only follows published heads.
         unsafe { map::ReadMap::forever(self.base, self.header.region_bytes as usize) }
     }
+}
+
+/// Refuses a size beyond the process's limit on file size: the kernel would answer with SIGXFSZ, which ends the host.
+fn within_file_limit(bytes: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: `limit` is valid for writing.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    if bytes > limit.rlim_cur {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    Ok(())
 }
 
 /// Reserves bytes of a file. File systems that can't reserve are taken at their word.

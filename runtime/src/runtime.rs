@@ -70,6 +70,9 @@ static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
 /// (nptl/pthread_setspecific.c, PTHREAD_KEY_2NDLEVEL_SIZE).
 const KEYS_WITHOUT_ALLOCATION: libc::pthread_key_t = 32;
 
+/// Owner of a lane whose thread is gone, while it is being given back; no thread has this id.
+const RECLAIMING: u64 = u64::MAX;
+
 extern "C" fn thread_ended(lane: *mut libc::c_void) {
     // SAFETY: the value was set by `Runtime::claim_lane` to a lane, and lanes live as long as the process.
     let Some(lane) = (unsafe { lane.cast::<Lane>().as_ref() }) else {
@@ -230,25 +233,27 @@ impl Runtime {
 
     /// The calling thread's lane; claims one the first time. `session` counts the loss when there is none.
     #[inline(always)]
-    pub(crate) fn lane(&self, thread: u32, session: u32) -> Option<&'static Lane> {
+    pub(crate) fn lane(&self, session: u32) -> Option<&'static Lane> {
         let lane = tls::get() as *const Lane;
         if lane.is_null() {
-            return self.claim_lane(thread, session);
+            return self.claim_lane(session);
         }
         // SAFETY: the word is 0 or a lane that this thread claimed; lanes live as long as the process.
         let lane = unsafe { &*lane };
         // Only tests have more than one runtime in a process.
         if cfg!(test) && !std::ptr::eq(lane.control, self.control) {
-            return self.claim_lane(thread, session);
+            return self.claim_lane(session);
         }
         Some(lane)
     }
 
     #[cold]
-    fn claim_lane(&self, thread: u32, session: u32) -> Option<&'static Lane> {
+    fn claim_lane(&self, session: u32) -> Option<&'static Lane> {
         // In a forked child nothing may be claimed: a lane's header lies in the parent's region.
         self.control.barrier()?;
-        let thread = if thread == 0 { thread_id() } else { thread };
+        // The kernel's word, not the SDK's: a lane whose owner seems to be gone is handed on, and a wrong id would make
+        // two writers.
+        let thread = thread_id();
         for lane in self.lanes {
             // ORD(owner): Relaxed. A look before the compare-exchange in `claim`.
             if lane.owner.load(Ordering::Relaxed) == 0 && lane.claim(thread) {
@@ -281,20 +286,29 @@ impl Runtime {
         {
             return;
         }
-        let pid = self.region.header().pid;
         for lane in self.lanes {
-            let owner = lane.owner.load(Ordering::Relaxed);
-            if owner == 0 || owner == 1 {
-                continue;
-            }
-            // SAFETY: signal 0 only asks whether the thread exists.
-            let gone = unsafe { libc::syscall(libc::SYS_tgkill, pid, owner, 0) } != 0
-                && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-            if gone {
-                // Its thread can't be inside an append any more, whatever the word says.
-                gate::leave(&lane.inside);
-                lane.vacate();
-            }
+            self.reclaim_if_dead(lane);
+        }
+    }
+
+    /// Gives a lane back if its thread is gone. Not in a callback: one system call.
+    pub(crate) fn reclaim_if_dead(&self, lane: &Lane) {
+        let owner = lane.owner.load(Ordering::Relaxed);
+        if owner == 0 || owner == RECLAIMING {
+            return;
+        }
+        let pid = self.region.header().pid;
+        // SAFETY: signal 0 only asks whether the thread exists.
+        let gone = unsafe { libc::syscall(libc::SYS_tgkill, pid, owner, 0) } != 0
+            && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+        // ORD(owner): Acquire. Of two that found it dead, one gives it back; the other must not touch a new owner's.
+        if gone
+            && lane
+                .owner
+                .compare_exchange(owner, RECLAIMING, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        {
+            lane.vacate();
         }
     }
 
@@ -351,9 +365,11 @@ impl Runtime {
 
     /// Adds to the count of records that the SDK said it dropped.
     pub fn set_sdk_dropped(&self, total: u64) {
-        self.region
-            .word(crate::header::SDK_DROPPED_OFFSET)
-            .store(total, Ordering::Relaxed);
+        if self.control().barrier().is_some() {
+            self.region
+                .word(crate::header::SDK_DROPPED_OFFSET)
+                .store(total, Ordering::Relaxed);
+        }
     }
 
     /// Says that retirement is not traced: timing failures then stay missing.

@@ -326,6 +326,8 @@ impl Runtime {
 
     /// The result of a session that was accounted for lately.
     pub fn session_result(&self, session: u64) -> Option<SessionEnd> {
+        // In a forked child the lock may be held for ever, by a thread that is not there.
+        self.control().barrier()?;
         let accounting = self
             .accounting
             .lock()
@@ -354,6 +356,10 @@ impl Runtime {
                     continue;
                 }
                 // At least a moment is given even when the deadline is now: a preempted append must not look lost.
+                if looks == 1_050 {
+                    // Its thread may have ended inside; then nobody else would ever leave.
+                    self.reclaim_if_dead(lane);
+                }
                 if looks > 1_100 && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     return false;
                 }
@@ -566,7 +572,7 @@ impl Runtime {
     }
 
     fn open_fact(&self, kind: Kind, session: u32, words: &[u64; CELL_WORDS - 1]) {
-        let lane = self.lane(0, session);
+        let lane = self.lane(session);
         if let Some(inside) = lane.and_then(|lane| lane.enter(session)) {
             let mut all = [head_word(kind, 1, flag::OPEN, session), 0, 0, 0, 0, 0, 0, 0];
             all[1..].copy_from_slice(words);

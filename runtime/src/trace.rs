@@ -128,6 +128,12 @@ pub struct LaneState {
     pub inside: Vec<Inside>,
 }
 
+/// Facts lie in sticky segments only, all others never do: a segment whose kind was damaged gives neither.
+fn belongs(record: &Record<'_>, kind: SegmentKind) -> bool {
+    let fact = record.words()[0] & 0xff >= 64;
+    fact == (kind == SegmentKind::Sticky)
+}
+
 /// A region, opened for reading.
 #[derive(Debug)]
 pub struct Trace {
@@ -286,7 +292,18 @@ impl Trace {
             for record in Records::new(self.run_words(run)) {
                 match record {
                     Ok(record) => {
-                        if run.kind == SegmentKind::Sticky {
+                        if !belongs(&record, run.kind) {
+                            damage.push(Damage {
+                                offset: at as u64,
+                                segment: Some(run.segment),
+                                cells_lost: record.cells() as u64,
+                                cause: format!(
+                                    "a record of kind {} in a segment of {:?}",
+                                    record.words()[0] & 0xff,
+                                    run.kind
+                                ),
+                            });
+                        } else if run.kind == SegmentKind::Sticky {
                             facts.take(&record);
                         }
                         at += record.cells() * CELL_BYTES;
@@ -385,6 +402,7 @@ impl Trace {
                         offset += (record.cells() * CELL_BYTES) as u64;
                         entry
                     })
+                    .filter(|entry| belongs(&entry.record, SegmentKind::Records))
             })
     }
 

@@ -1,16 +1,84 @@
 //! The runtime's promises under attack, each in a process of its own where it takes one. A test that needs what the
 //! machine does not give says "skipped" with the reason, never "ok".
 
+mod damage;
+mod exit;
+mod fork;
 mod harness;
 mod kill;
+mod memory;
+mod signals;
+mod space;
+mod threads;
 mod work;
+
+#[global_allocator]
+static ALLOCATOR: memory::Watch = memory::Watch;
 
 fn main() -> std::process::ExitCode {
     harness::main(
-        &[(
-            "kill::killed_at_random_moments",
-            kill::killed_at_random_moments,
-        )],
-        &[("kill", kill::body)],
+        &[
+            (
+                "damage::every_byte_changed_one_at_a_time",
+                damage::every_byte_changed_one_at_a_time,
+            ),
+            ("exit::every_way_to_end", exit::every_way_to_end),
+            ("fork::children_are_inert", fork::children_are_inert),
+            (
+                "kill::killed_at_random_moments",
+                kill::killed_at_random_moments,
+            ),
+            (
+                "memory::no_event_allocates_or_calls_the_kernel",
+                memory::no_event_allocates_or_calls_the_kernel,
+            ),
+            (
+                "signals::a_jump_out_of_a_handler",
+                signals::a_jump_out_of_a_handler,
+            ),
+            ("signals::a_storm", signals::a_storm),
+            (
+                "signals::at_every_instruction",
+                signals::at_every_instruction,
+            ),
+            (
+                "space::a_full_file_system_is_a_count",
+                space::a_full_file_system_is_a_count,
+            ),
+            (
+                "space::limits_and_permissions_are_a_status",
+                space::limits_and_permissions_are_a_status,
+            ),
+            ("space::the_file_may_go_away", space::the_file_may_go_away),
+            (
+                "threads::cancelled_and_vanished",
+                threads::cancelled_and_vanished,
+            ),
+            ("threads::destructors_append", threads::destructors_append),
+            (
+                "threads::ten_thousand_in_turn",
+                threads::ten_thousand_in_turn,
+            ),
+            (
+                "threads::three_hundred_at_once",
+                threads::three_hundred_at_once,
+            ),
+        ],
+        &[
+            ("cancelled", threads::cancelled_body),
+            ("destructors", threads::destructors_body),
+            ("exit", exit::body),
+            ("fork", fork::body),
+            ("full", space::full_body),
+            ("gone", space::gone_body),
+            ("jump", signals::jump_body),
+            ("kill", kill::body),
+            ("many threads", threads::many_body),
+            ("refused", space::refused_body),
+            ("short threads", threads::short_body),
+            ("stepped", signals::stepped_body),
+            ("storm", signals::storm_body),
+            ("watched", memory::watched_body),
+        ],
     )
 }
