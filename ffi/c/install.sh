@@ -30,7 +30,7 @@ trap 'rm -rf "$work"' EXIT
 sed -n 's/^ *\(strandline_[a-z0-9_]*\);$/\1/p' "$here/strandline.map" >"$work/symbols"
 roots=()
 while read -r symbol; do roots+=(-u "$symbol"); done <"$work/symbols"
-"$ld" -r --gc-sections --force-group-allocation "${roots[@]}" -o "$work/whole.o" "$archive"
+"$ld" -r --force-group-allocation "${roots[@]}" -o "$work/whole.o" "$archive"
 "$objcopy" --strip-debug --remove-section=.llvmbc --remove-section=.llvmcmd --keep-global-symbols="$work/symbols" "$work/whole.o" "$work/strandline.o"
 
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml")
@@ -40,7 +40,7 @@ mkdir -p "$to/include" "$to/lib/pkgconfig" "$to/lib/cmake/strandline"
 # shellcheck disable=SC2086
 "$cc" -shared -o "$work/libstrandline.so.1" "$work/strandline.o" \
     -Wl,-soname,libstrandline.so.1 -Wl,--version-script="$here/strandline.map" \
-    -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro,-z,now -Wl,-Bsymbolic $system_libs -lc
+    -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro,-z,now -Wl,-Bsymbolic -Wl,--gc-sections $system_libs -lc
 rm -f "$work/libstrandline.a"
 "$ar" rcsD "$work/libstrandline.a" "$work/strandline.o"
 install -m 755 "$work/libstrandline.so.1" "$to/lib/libstrandline.so.1"

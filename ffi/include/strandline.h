@@ -414,7 +414,7 @@ STRANDLINE_API int32_t strandline_declare_queue(uint64_t queue, uint64_t agent);
 STRANDLINE_API int32_t strandline_declare_kernel(const strandline_kernel *kernel);
 /** The name of an operation: domain 0 to 255, number 0 to 65535. */
 STRANDLINE_API int32_t strandline_declare_operation(uint32_t domain, uint32_t number, const char *name);
-/** The number of a stream, from 1 (0: no room), for the `stream` of calls. `kind`: enum strandline_stream_kind; `thread` for
+/** The number of a stream (0: no room), for the `stream` of calls. `kind`: enum strandline_stream_kind; `thread` for
  *  a thread's own default stream, else 0. The same handle gives the same number until strandline_stream_destroyed, or
  *  until it is declared as created again. */
 STRANDLINE_API int32_t strandline_declare_stream(uint64_t handle, uint32_t kind, uint32_t thread, uint32_t *stream);
@@ -505,8 +505,8 @@ typedef struct strandline_memory {
 /* Appending: wait-free, any thread, also in callbacks and signal handlers.
  *
  * A record's session is decided by its first call, and travels to the last one in a token, 64 bits of the library's: keep
- * it with the work (as its user data). Without a session the token is 0 and the last call does nothing. A session is
- * complete when every issue has its done; a done on another thread is normal. What has no room is counted, and the stop
+ * it with the work (as its user data). Without a session the token is 0 and the last call does nothing; a token that no
+ * session can have given is STRANDLINE_INVALID_ARGUMENT. A session is complete when every issue has its done; a done on another thread is normal. What has no room is counted, and the stop
  * says so. */
 
 /** A call begins on this thread. Calls nest; end each on its own thread. */

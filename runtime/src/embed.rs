@@ -12,11 +12,12 @@
 use std::sync::OnceLock;
 
 use crate::clock;
-use crate::control::CONTROL;
+use crate::control::{CONTROL, Token};
 use crate::counters::Counter;
 use crate::record::{Kind, head_word, pair};
 use crate::runtime::Runtime;
 use crate::status::Status;
+use crate::sync::Ordering;
 use crate::tls_external as tls;
 
 /// Domains of external ids.
@@ -124,6 +125,17 @@ impl Runtime {
     #[inline]
     pub fn is_armed(&self) -> bool {
         self.control().barrier().is_some()
+    }
+
+    /// True for a token that a session of this runtime could have given, or for none: what a host hands back is checked
+    /// before counters are chosen by it.
+    #[inline]
+    pub fn knows(&self, token: Token) -> bool {
+        if token.is_none() {
+            return true;
+        }
+        let session = self.control().expand(token.session());
+        session != 0 && u64::from(session) <= self.control().newest.load(Ordering::Relaxed)
     }
 
     /// Records what the calling thread has pushed in the domains from 1 up, for the API call with that correlation id.

@@ -270,7 +270,8 @@ pub unsafe extern "C" fn strandline_declare_operation(
     answer(|| {
         // SAFETY: as the caller promises.
         let name = unsafe { text(name) }.ok_or(Status::InvalidArgument)?;
-        runtime()?.operation(operation(domain, number)?, name);
+        let operation = operation(domain, number)?;
+        runtime()?.operation(operation, name);
         Ok(())
     })
 }
@@ -361,6 +362,17 @@ fn ids(correlation: u64, ancestor: u64, external: u64, thread: u32) -> Ids {
     }
 }
 
+/// A token that the caller hands back.
+#[inline]
+fn token_of(runtime: &Runtime, token: u64) -> Result<Token, Status> {
+    let token = Token(token);
+    if runtime.knows(token) {
+        Ok(token)
+    } else {
+        Err(Status::InvalidArgument)
+    }
+}
+
 /// An API call begins.
 ///
 /// # Safety
@@ -414,8 +426,9 @@ pub unsafe extern "C" fn strandline_api_exit(token: u64, call: *const strandline
             call.external_id,
             call.thread,
         );
-        runtime()?.api_exit(
-            Token(token),
+        let runtime = runtime()?;
+        runtime.api_exit(
+            token_of(runtime, token)?,
             operation,
             ids,
             call.return_value,
@@ -468,8 +481,9 @@ pub unsafe extern "C" fn strandline_dispatch_done(
     answer(|| {
         // SAFETY: as the caller promises.
         let done = unsafe { argument(dispatch) }?;
-        runtime()?.dispatch_done(
-            Token(token),
+        let runtime = runtime()?;
+        runtime.dispatch_done(
+            token_of(runtime, token)?,
             &DispatchDone {
                 ids: Ids {
                     correlation: done.correlation_id,
@@ -543,7 +557,8 @@ pub unsafe extern "C" fn strandline_copy_done(token: u64, copy: *const strandlin
     answer(|| {
         // SAFETY: as the caller promises.
         let copy = unsafe { argument(copy) }?;
-        runtime()?.copy_done(Token(token), &copy_event(&copy));
+        let runtime = runtime()?;
+        runtime.copy_done(token_of(runtime, token)?, &copy_event(&copy));
         Ok(())
     })
 }
