@@ -140,14 +140,28 @@ fn quoted(text: &str) -> Vec<u8> {
 fn name_thread(out: &mut Vec<u8>, pid: u64, tid: u64, name: &str, sort_index: u64) {
     metadata_row(out, "thread_name", pid, tid, "name", &quoted(name));
     let index = sort_index.to_string();
-    metadata_row(out, "thread_sort_index", pid, tid, "sort_index", index.as_bytes());
+    metadata_row(
+        out,
+        "thread_sort_index",
+        pid,
+        tid,
+        "sort_index",
+        index.as_bytes(),
+    );
 }
 
 fn name_process(out: &mut Vec<u8>, pid: u64, name: &str, label: &str) {
     metadata_row(out, "process_name", pid, 0, "name", &quoted(name));
     metadata_row(out, "process_labels", pid, 0, "labels", &quoted(label));
     let index = pid.to_string();
-    metadata_row(out, "process_sort_index", pid, 0, "sort_index", index.as_bytes());
+    metadata_row(
+        out,
+        "process_sort_index",
+        pid,
+        0,
+        "sort_index",
+        index.as_bytes(),
+    );
 }
 
 /// `{"ph":"X","cat":"...","name":"...","pid":`, and what must be kept of the name beside.
@@ -381,7 +395,12 @@ impl<'o> Chrome<'o> {
                 rank if rank >= 0 && model.is_several() => format!(" rank {rank}"),
                 _ => String::new(),
             };
-            name_process(&mut rows, process.pid, process.program(), &format!("CPU{rank}"));
+            name_process(
+                &mut rows,
+                process.pid,
+                process.program(),
+                &format!("CPU{rank}"),
+            );
             for (&thread, out) in &process.threads {
                 let name = thread_name(process, thread, out.tid);
                 name_thread(&mut rows, process.pid, out.tid, &name, out.tid);
@@ -397,7 +416,13 @@ impl<'o> Chrome<'o> {
             }
             if !process.notes.is_empty() {
                 let pid = process.pid;
-                name_thread(&mut rows, pid, QUALITY_TID, "Recording quality", QUALITY_TID);
+                name_thread(
+                    &mut rows,
+                    pid,
+                    QUALITY_TID,
+                    "Recording quality",
+                    QUALITY_TID,
+                );
             }
         }
         Self {
@@ -522,7 +547,14 @@ impl<'o> Chrome<'o> {
         }
     }
 
-    fn thread_lane(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64, end: u64) -> (usize, usize) {
+    fn thread_lane(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        record: &Record<'_>,
+        start: u64,
+        end: u64,
+    ) -> (usize, usize) {
         let state = &mut self.states[index];
         let at = state.thread(process, record.thread());
         let row = &mut state.thread_rows[at];
@@ -538,7 +570,10 @@ impl<'o> Chrome<'o> {
                 .threads
                 .get(&record.thread())
                 .map_or(0, |thread| thread.tid);
-            let name = format!("{} (overlap {lane})", thread_name(process, record.thread(), own));
+            let name = format!(
+                "{} (overlap {lane})",
+                thread_name(process, record.thread(), own)
+            );
             let mut rows = Vec::new();
             name_thread(&mut rows, state.pid, tid, &name, own);
             self.rows.extend_from_slice(&rows);
@@ -610,7 +645,13 @@ impl<'o> Chrome<'o> {
 
     /// Index of the row of a device and stream.
     #[inline]
-    fn stream_row(&mut self, process: &Process<'_>, index: usize, device: usize, stream: usize) -> usize {
+    fn stream_row(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        device: usize,
+        stream: usize,
+    ) -> usize {
         let state = &mut self.states[index];
         let key = (device as u64) << 32 | stream as u64;
         if state.newest_stream.0 == key {
@@ -621,7 +662,10 @@ impl<'o> Chrome<'o> {
             None => {
                 let at = state.stream_rows.len() as u32;
                 state.streams.insert(key, at);
-                let number = process.devices.get(device).map_or(0, |device| device.number);
+                let number = process
+                    .devices
+                    .get(device)
+                    .map_or(0, |device| device.number);
                 let stream = &process.streams[stream];
                 let pid = state.gpu_pid + number;
                 let mut args = b"\"device\":".to_vec();
@@ -644,7 +688,13 @@ impl<'o> Chrome<'o> {
                     queue_args,
                 });
                 let mut rows = Vec::new();
-                name_thread(&mut rows, pid, stream.number, &stream_name(stream), stream.number);
+                name_thread(
+                    &mut rows,
+                    pid,
+                    stream.number,
+                    &stream_name(stream),
+                    stream.number,
+                );
                 self.rows.extend_from_slice(&rows);
                 self.out.block.extend_from_slice(&rows);
                 at
@@ -671,7 +721,10 @@ impl<'o> Chrome<'o> {
             self.report.overlaps += 1;
         }
         if lane == stream_row.heads.len() {
-            let number = process.devices.get(device).map_or(0, |device| device.number);
+            let number = process
+                .devices
+                .get(device)
+                .map_or(0, |device| device.number);
             let pid = state.gpu_pid + number;
             let tid = state.next_lane_tid;
             state.next_lane_tid += 1;
@@ -786,12 +839,13 @@ impl<'o> Chrome<'o> {
 
     /// The text of a string fact, once for all.
     fn name(&mut self, process: &Process<'_>, index: usize, id: u64) {
-        self.states[index].names.entry(id).or_insert_with(|| {
-            match process.facts.bytes(id) {
+        self.states[index]
+            .names
+            .entry(id)
+            .or_insert_with(|| match process.facts.bytes(id) {
                 Some(bytes) => named("user_annotation", bytes),
                 None => named("user_annotation", process.facts.text(id).as_bytes()),
-            }
-        });
+            });
     }
 
     fn range(
@@ -976,7 +1030,11 @@ fn call_args(block: &mut Vec<u8>, record: &Record<'_>) {
     if mask & api_arg::LAUNCH != 0 {
         let word = record.word(15);
         let size = [word as u16, (word >> 16) as u16, (word >> 32) as u16].map(u32::from);
-        let mut grid = [low(record.word(13)), high(record.word(13)), low(record.word(14))];
+        let mut grid = [
+            low(record.word(13)),
+            high(record.word(13)),
+            low(record.word(14)),
+        ];
         if mask & api_arg::GRID_IN_ITEMS != 0 {
             grid = std::array::from_fn(|axis| grid[axis].div_ceil(size[axis].max(1)));
         }

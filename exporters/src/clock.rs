@@ -108,7 +108,9 @@ mod tests {
             let mut clock = Clock::new(map);
             let mut ticks = 1u64;
             for step in 0..4_000u64 {
-                ticks = ticks.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step) ;
+                ticks = ticks
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(step);
                 for ticks in [ticks >> (step % 64), step * 2_000, (1 << 50) + step % 9] {
                     assert_eq!(clock.vendor_ns(ticks), map.vendor_ns(ticks), "{ticks}");
                 }

@@ -79,8 +79,8 @@ pub(crate) fn copy(
     let mut words = vec![0u64; SEGMENT_CELLS * CELL_WORDS];
     let mut totals = Vec::with_capacity(kept.len());
     for segment in &kept {
-        let cells = read_segment(&source, header, segment, options.session, &mut words)
-            .map_err(reading)?;
+        let cells =
+            read_segment(&source, header, segment, options.session, &mut words).map_err(reading)?;
         let mut entry = segment.entry;
         entry[COMMITTED] = cells as u64;
         let whole = cells == segment.cells;

@@ -49,10 +49,7 @@ fn plain_literals(text: &str) -> String {
                 continue;
             };
             let sign = usize::from(after.starts_with('-'));
-            let digits = after[sign..]
-                .bytes()
-                .take_while(u8::is_ascii_digit)
-                .count();
+            let digits = after[sign..].bytes().take_while(u8::is_ascii_digit).count();
             if digits == 0 {
                 break;
             }
@@ -243,8 +240,14 @@ mod tests {
                 "void k<a>(b, f(c&)::{lambda()#1}::operator()() const::{lambda(d const, e)#2}&)",
                 "void k<a>(b, f(c&)::{lambda()#1}::operator()() const::{lambda(d, e)#2} const&)",
             ),
-            ("void k<a>(f()::{lambda(d const, e&)#1})", "void k<a>(f()::{lambda(d, e)#1} const&)"),
-            ("void k<a>(unsigned int, b<c>*::value_type)", "void k<a>(unsigned int, b<c>::value_type*)"),
+            (
+                "void k<a>(f()::{lambda(d const, e&)#1})",
+                "void k<a>(f()::{lambda(d, e)#1} const&)",
+            ),
+            (
+                "void k<a>(unsigned int, b<c>*::value_type)",
+                "void k<a>(unsigned int, b<c>::value_type*)",
+            ),
             ("k<a<b>, >(a<b>, )", "k<a<b>>(a<b>)"),
             ("(anonymous namespace)::k(a)", "(anonymous namespace)::k(a)"),
             ("k<&a::operator-><b> >(c)", "k<&a::operator-><b> >(c)"),

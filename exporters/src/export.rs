@@ -280,7 +280,12 @@ fn prepare<'a>(
     };
     let model = Model::new(traces, base, options);
     match options.session {
-        Some(session) if model.processes.iter().all(|process| process.reports.is_empty()) => {
+        Some(session)
+            if model
+                .processes
+                .iter()
+                .all(|process| process.reports.is_empty()) =>
+        {
             Err(ExportError::NoSession { session })
         }
         _ => Ok(model),

@@ -222,8 +222,7 @@ impl LaunchTable {
 
     /// Call after the last [`LaunchTable::add_work`].
     pub(crate) fn finish(&mut self) {
-        let mut order: Vec<(u64, u32)> =
-            self.index.iter().map(|(&page, &at)| (page, at)).collect();
+        let mut order: Vec<(u64, u32)> = self.index.iter().map(|(&page, &at)| (page, at)).collect();
         order.sort_unstable();
         let mut before = 0;
         for (page, at) in order {
@@ -319,7 +318,15 @@ mod tests {
     #[test]
     fn numbers_of_launches_are_those_of_their_kernels() {
         let mut table = LaunchTable::default();
-        let counts = [(1u64, 1u32), (2, 3), (63, 254), (64, 255), (65, 1000), (1 << 40, 2), (9, 0)];
+        let counts = [
+            (1u64, 1u32),
+            (2, 3),
+            (63, 254),
+            (64, 255),
+            (65, 1000),
+            (1 << 40, 2),
+            (9, 0),
+        ];
         for (id, _) in counts {
             table.add_call(id);
         }
@@ -341,6 +348,9 @@ mod tests {
         }
         all.insert(table.next_number(None));
         all.insert(table.next_number(None));
-        assert_eq!(all.len() as u32, counts.iter().map(|(_, n)| n).sum::<u32>() + 2);
+        assert_eq!(
+            all.len() as u32,
+            counts.iter().map(|(_, n)| n).sum::<u32>() + 2
+        );
     }
 }

@@ -119,10 +119,17 @@ mod tests {
     fn case_b27_flat_lanes_never_overlap() {
         // A, B, D (the same interval as B), C, in the order of starts, longer first.
         let mut lanes = FlatLanes::default();
-        let placed: Vec<usize> = [(0, 100), (90, 200), (90, 200), (90, 120), (200, 200), (200, 300)]
-            .into_iter()
-            .map(|(start, end)| lanes.place(start, end))
-            .collect();
+        let placed: Vec<usize> = [
+            (0, 100),
+            (90, 200),
+            (90, 200),
+            (90, 120),
+            (200, 200),
+            (200, 300),
+        ]
+        .into_iter()
+        .map(|(start, end)| lanes.place(start, end))
+        .collect();
         assert_eq!(placed, [0, 1, 2, 3, 0, 0]);
     }
 
@@ -153,7 +160,11 @@ mod tests {
         ranges.start(3, 30, 0, 1, 5);
         assert!(ranges.stop(9).is_none());
         assert_eq!(
-            ranges.drain().iter().map(|started| started.lane).collect::<Vec<_>>(),
+            ranges
+                .drain()
+                .iter()
+                .map(|started| started.lane)
+                .collect::<Vec<_>>(),
             [1, 0]
         );
     }

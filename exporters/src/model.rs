@@ -9,7 +9,7 @@ use std::path::Path;
 
 use strandline::Verdict;
 use strandline::Work;
-use strandline::anchors::ClockAnchor;
+use strandline::anchors::{ClockAnchor, TickMap};
 use strandline::facts::{Agent, Facts, KernelSymbol};
 use strandline::loss::LossReason;
 use strandline::record::{Kind, Record, StreamKind, domain, flag, head_word, label, pair};
@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::demangle;
 use crate::export::{ExportReport, Options};
 use crate::join::{IdMap, Ids, LaunchTable};
+use crate::order::{self, Group, Item};
 
 /// First process id of GPUs: above every id that a Linux kernel hands out (at most 4,194,304).
 pub(crate) const GPU_PID_FIRST: u64 = 5_000_000;
@@ -176,11 +177,13 @@ pub(crate) struct Process<'a> {
     newest_span: usize,
     only: Option<u32>,
     /// True when the output shows what is issued and not yet done.
-    wants_issues: bool,
+    pub(crate) wants_issues: bool,
     pub(crate) scan: Scan,
     pub(crate) notes: Vec<Note>,
     /// Dispatches that are drawn, by id.
     drawn: Ids,
+    /// All records that the output shows, when they are few enough to be held.
+    pub(crate) ready: Option<Vec<Item<'a>>>,
 }
 
 /// What the pass over the records counted.
@@ -213,13 +216,19 @@ pub(crate) struct Model<'a> {
 fn offsets(trace: &Trace) -> (i128, Option<i128>) {
     let facts = trace.facts();
     let header = trace.header();
-    let anchor = facts.clock_anchors.iter().find(|anchor| anchor.realtime_ns != 0);
+    let anchor = facts
+        .clock_anchors
+        .iter()
+        .find(|anchor| anchor.realtime_ns != 0);
     let unix = match anchor {
         Some(anchor) => i128::from(anchor.realtime_ns) - i128::from(anchor.vendor_ns),
         None => match facts.session_begins.iter().find(|begin| begin.unix_ns != 0) {
             Some(begin) => i128::from(begin.unix_ns) - i128::from(begin.vendor_ns),
             None => {
-                let first = facts.session_begins.first().map_or(0, |begin| begin.vendor_ns);
+                let first = facts
+                    .session_begins
+                    .first()
+                    .map_or(0, |begin| begin.vendor_ns);
                 i128::from(header.created_unix_ns) - i128::from(first)
             }
         },
@@ -255,7 +264,8 @@ impl<'a> Model<'a> {
         let mut taken = BTreeSet::new();
         let mut first_of_boot: Vec<([u8; 16], i128)> = Vec::new();
         let mut reference = None;
-        let mut processes = Vec::new();
+        let mut processes: Vec<Process<'a>> = Vec::new();
+        let mut room = options.batch_records_max;
         for (index, trace) in order.into_iter().enumerate() {
             let header = trace.header();
             let (unix, boot) = offsets(trace);
@@ -279,10 +289,9 @@ impl<'a> Model<'a> {
                 TimeBase::Boot if !several => boot.unwrap_or(0),
                 TimeBase::Boot => unix - between,
             };
-            let machine = match machines
-                .iter()
-                .position(|(boot_id, host, _)| (*boot_id, *host) == (header.boot_id, header.host_hash))
-            {
+            let machine = match machines.iter().position(|(boot_id, host, _)| {
+                (*boot_id, *host) == (header.boot_id, header.host_hash)
+            }) {
                 Some(at) => at,
                 None => {
                     let first = machines.last().map_or(0, |machine| machine.2);
@@ -308,8 +317,13 @@ impl<'a> Model<'a> {
                 clamp(offset),
                 gpu_first,
                 base == TimeBase::Boot,
+                (index, room),
                 options,
             );
+            room = match &process.ready {
+                Some(ready) => room - ready.len(),
+                None => 0,
+            };
             process.gpu_pid = GPU_PID_FIRST + index as u64 * GPU_PIDS;
             process.correlation_base = if several {
                 index as u64 * CORRELATION_SPAN
@@ -380,6 +394,7 @@ impl<'a> Process<'a> {
         offset: i64,
         gpu_first: u64,
         wants_issues: bool,
+        (index, room): (usize, usize),
         options: &Options<'_>,
     ) -> Self {
         let facts = trace.facts();
@@ -441,9 +456,10 @@ impl<'a> Process<'a> {
             },
             notes: Vec::new(),
             drawn: Ids::default(),
+            ready: None,
         };
         process.find_open();
-        let found = process.scan_records();
+        let found = process.scan_records(index, room);
         process.name_devices(&found, gpu_first);
         process.name_streams(&found);
         process.name_threads(&found);
@@ -518,136 +534,44 @@ impl<'a> Process<'a> {
             & (flag::UNTIMED | flag::END_BEFORE_START | flag::OUTSIDE_WINDOW)
     }
 
-    fn scan_records(&mut self) -> Found {
-        let mut found = Found::default();
-        let mut scan = Scan {
-            first_ns: u64::MAX,
-            ..Scan::default()
-        };
-        let mut launches = LaunchTable::default();
-        let (mut first_ticks, mut last_ticks) = (u64::MAX, 0u64);
-        let (mut newest_thread, mut newest_place) = (None, None);
-        let mut has_ancestors = false;
-        let mut drawn = Ids::default();
-        let mut clock = Clock::new(self.trace.clock());
-        let open: Vec<Vec<u64>> = std::mem::take(&mut self.open);
-        let open_records = open.iter().filter_map(|words| Record::parse(words).ok());
-        let records = self
-            .trace
-            .entries()
-            .map(|entry| entry.record)
-            .chain(open_records);
-        for record in records {
-            if !self.takes_session(record.session()) {
+    /// The pass over the records; `room` of them at most are kept for [`Process::ready`].
+    fn scan_records(&mut self, index: usize, room: usize) -> Found {
+        let trace = self.trace;
+        let mut pass = Pass::new(trace.clock(), self.wants_issues);
+        let mut ready: Vec<Item<'a>> = Vec::new();
+        let mut fits = true;
+        for entry in trace.entries() {
+            let Some((vendor_ns, group)) = pass.take(self, &entry.record) else {
                 continue;
-            }
-            let Some(kind) = record.kind() else { continue };
-            let span = self.span_index(record.session());
-            if let Some(at) = span {
-                self.newest_span = at;
-            }
-            let host = matches!(
-                kind,
-                Kind::Api
-                    | Kind::OpenCall
-                    | Kind::Range
-                    | Kind::OpenRange
-                    | Kind::Mark
-                    | Kind::RangeStart
-                    | Kind::RangeStop
-            );
-            match kind {
-                Kind::Api | Kind::OpenCall => {
-                    launches.add_call(record.correlation_id());
-                    found
-                        .operations
-                        .insert(u32::from(record.domain()) << 16 | record.operation());
-                }
-                Kind::Dispatch | Kind::Copy => {
-                    let hidden = self.hidden(&record);
-                    if hidden != 0 {
-                        scan.records += 1;
-                        scan.untimed += u64::from(hidden & flag::UNTIMED != 0);
-                        scan.end_before_start += u64::from(hidden & flag::END_BEFORE_START != 0);
-                        scan.outside_window += u64::from(hidden & flag::OUTSIDE_WINDOW != 0);
-                        continue;
-                    }
-                    has_ancestors |= record.ancestor_id() != 0;
-                    if record.correlation_id() != 0 {
-                        launches.add_work(record.correlation_id());
-                    }
-                    let agent = self.work_agent(&record);
-                    let stream = stream_key(&record);
-                    if newest_place != Some((agent, stream)) {
-                        newest_place = Some((agent, stream));
-                        found.agents.insert(agent);
-                        found.streams.insert(stream);
-                    }
-                    if self.wants_issues && kind == Kind::Dispatch {
-                        drawn.insert(record.dispatch_id());
-                    }
-                }
-                Kind::Enqueue | Kind::CopyIssue => {
-                    scan.has_issues = true;
-                    if let Some(at) = span {
-                        let span = &mut self.spans[at];
-                        if record.correlation_id() > span.low_watermark {
-                            span.first_uncertain_ticks =
-                                span.first_uncertain_ticks.min(record.start());
-                        }
-                    }
-                    scan.records += 1;
-                    continue;
-                }
-                Kind::Alloc => {
-                    if record.start() == 0 {
-                        continue;
-                    }
-                    found.agents.insert(record.agent());
-                }
-                Kind::Scratch => {
-                    if record.start() == 0 {
-                        continue;
-                    }
-                }
-                Kind::RangeStart
-                | Kind::RangeStop
-                | Kind::Range
-                | Kind::OpenRange
-                | Kind::Mark => {}
-                _ => continue,
-            }
-            scan.records += 1;
-            let (start, end) = (record.start(), record.end());
-            if host {
-                first_ticks = first_ticks.min(start);
-                last_ticks = last_ticks.max(start).max(end);
-            } else {
-                scan.first_ns = scan.first_ns.min(start);
-                scan.last_ns = scan.last_ns.max(start).max(end);
-            }
-            if !matches!(kind, Kind::Dispatch | Kind::Copy)
-                && newest_thread != Some(record.thread())
-            {
-                newest_thread = Some(record.thread());
-                found.threads.insert(record.thread());
-            }
-            if let Some(at) = span {
-                let span = &mut self.spans[at];
-                if host {
-                    span.newest_ticks = span.newest_ticks.max(start).max(end);
+            };
+            if fits {
+                if ready.len() == room {
+                    // Too many to hold: they are picked stretch by stretch instead.
+                    fits = false;
+                    ready = Vec::new();
                 } else {
-                    span.newest_ns = span.newest_ns.max(start).max(end);
+                    let start = self.out_ns(vendor_ns);
+                    ready.push(Item::new(start, index, group, entry.record));
                 }
-            }
-            if scan.records.is_multiple_of(SAMPLE_STEP) {
-                scan.samples.push(if host {
-                    clock.vendor_ns(start)
-                } else {
-                    start
-                });
             }
         }
+        let open = std::mem::take(&mut self.open);
+        for record in open.iter().filter_map(|words| Record::parse(words).ok()) {
+            pass.take(self, &record);
+        }
+        self.open = open;
+        self.ready = fits.then_some(ready);
+        let Pass {
+            found,
+            mut scan,
+            mut launches,
+            mut clock,
+            drawn,
+            first_ticks,
+            last_ticks,
+            has_ancestors,
+            ..
+        } = pass;
         if first_ticks != u64::MAX {
             scan.first_ns = scan.first_ns.min(clock.vendor_ns(first_ticks));
             scan.last_ns = scan.last_ns.max(clock.vendor_ns(last_ticks));
@@ -657,7 +581,6 @@ impl<'a> Process<'a> {
                 span.newest_ns = span.newest_ns.max(clock.vendor_ns(span.newest_ticks));
             }
         }
-        self.open = open;
         if has_ancestors {
             self.count_by_target(&mut launches);
         }
@@ -712,13 +635,7 @@ impl<'a> Process<'a> {
         }
     }
 
-    fn add_device(
-        &mut self,
-        number: u64,
-        handle: u64,
-        agent: Option<&'a Agent>,
-        gpu_first: u64,
-    ) {
+    fn add_device(&mut self, number: u64, handle: u64, agent: Option<&'a Agent>, gpu_first: u64) {
         self.device_of.insert(handle, self.devices.len() as u32);
         self.devices.push(Device {
             number,
@@ -730,9 +647,9 @@ impl<'a> Process<'a> {
 
     fn name_streams(&mut self, found: &Found) {
         let default = |id: u32| {
-            self.facts.stream(id).is_some_and(|stream| {
-                matches!(stream.kind, StreamKind::Null | StreamKind::Legacy)
-            })
+            self.facts
+                .stream(id)
+                .is_some_and(|stream| matches!(stream.kind, StreamKind::Null | StreamKind::Legacy))
         };
         let mut ids: Vec<u32> = found.streams.iter().copied().collect();
         // The default stream first, the unknown one (0) last.
@@ -749,7 +666,10 @@ impl<'a> Process<'a> {
                 (None, Some(StreamKind::Null)) => "default".to_owned(),
                 (None, Some(StreamKind::Legacy)) => "legacy default".to_owned(),
                 (None, Some(StreamKind::PerThread)) => {
-                    format!("default of thread {}", fact.map_or(0, |stream| stream.thread))
+                    format!(
+                        "default of thread {}",
+                        fact.map_or(0, |stream| stream.thread)
+                    )
                 }
                 _ => String::new(),
             };
@@ -825,7 +745,9 @@ impl<'a> Process<'a> {
     }
 
     fn name_operations(&mut self, found: &Found) {
-        for &key in &found.operations {
+        let mut keys: Vec<u32> = found.operations.keys().copied().collect();
+        keys.sort_unstable();
+        for key in keys {
             let (domain, number) = ((key >> 16) as u8, key as u16);
             let name = match self.facts.operations.get(&(domain, number)) {
                 Some(&name) => match self.facts.bytes(name) {
@@ -878,9 +800,9 @@ impl<'a> Process<'a> {
             };
             let missing = report.dispatches.missing() + report.copies.missing();
             let work = [("dispatches", report.dispatches), ("copies", report.copies)];
-            let uncertain = self.span_index(session as u32).map_or(u64::MAX, |at| {
-                self.spans[at].first_uncertain_ticks
-            });
+            let uncertain = self
+                .span_index(session as u32)
+                .map_or(u64::MAX, |at| self.spans[at].first_uncertain_ticks);
             let uncertain = if uncertain == u64::MAX {
                 report.begin_ns
             } else {
@@ -923,7 +845,12 @@ impl<'a> Process<'a> {
                 .sum();
             if retired > 0 {
                 let parts = parts(|work| work.retired_without_record);
-                note(end, None, retired, format!("retired without a record: {parts}"));
+                note(
+                    end,
+                    None,
+                    retired,
+                    format!("retired without a record: {parts}"),
+                );
             }
             for reason in LossReason::ALL {
                 let count = report.lost.get(reason);
@@ -995,7 +922,11 @@ impl<'a> Process<'a> {
         }
         let to = record.destination_agent();
         let is_gpu = |handle| self.facts.agent(handle).is_some_and(Agent::is_gpu);
-        if is_gpu(to) || !is_gpu(agent) { to } else { agent }
+        if is_gpu(to) || !is_gpu(agent) {
+            to
+        } else {
+            agent
+        }
     }
 
     /// Index of the device that a dispatch or copy is drawn on.
@@ -1035,7 +966,7 @@ impl<'a> Process<'a> {
     #[inline]
     pub(crate) fn operation(&self, record: &Record<'_>) -> usize {
         self.operation_of
-            .get(&(u32::from(record.domain()) << 16 | record.operation()))
+            .get(&operation_key(record))
             .map_or(0, |&at| at as usize)
     }
 
@@ -1102,6 +1033,145 @@ impl<'a> Process<'a> {
     }
 }
 
+/// The pass over the records of one process.
+#[derive(Debug)]
+struct Pass<'a> {
+    found: Found,
+    scan: Scan,
+    launches: LaunchTable,
+    clock: Clock<'a>,
+    drawn: Ids,
+    wants_issues: bool,
+    first_ticks: u64,
+    last_ticks: u64,
+    has_ancestors: bool,
+    newest_thread: Option<u32>,
+    newest_place: Option<(u64, u32)>,
+    newest_operation: Option<u32>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(clock: &'a TickMap, wants_issues: bool) -> Self {
+        Self {
+            found: Found::default(),
+            scan: Scan {
+                first_ns: u64::MAX,
+                ..Scan::default()
+            },
+            launches: LaunchTable::default(),
+            clock: Clock::new(clock),
+            drawn: Ids::default(),
+            wants_issues,
+            first_ticks: u64::MAX,
+            last_ticks: 0,
+            has_ancestors: false,
+            newest_thread: None,
+            newest_place: None,
+            newest_operation: None,
+        }
+    }
+
+    /// Takes one record; when the output shows it, its start in vendor ns.
+    #[inline]
+    fn take(&mut self, process: &mut Process<'_>, record: &Record<'_>) -> Option<(u64, Group)> {
+        if !process.takes_session(record.session()) {
+            return None;
+        }
+        let kind = record.kind()?;
+        let Some((group, host)) = order::group(kind) else {
+            self.scan.has_issues |= kind == Kind::CopyIssue;
+            return None;
+        };
+        let span = process.span_index(record.session());
+        if let Some(at) = span {
+            process.newest_span = at;
+        }
+        let scan = &mut self.scan;
+        scan.records += 1;
+        let (start, end) = (record.start(), record.end());
+        match kind {
+            Kind::Api | Kind::OpenCall => {
+                self.launches.add_call(record.correlation_id());
+                let operation = operation_key(record);
+                if self.newest_operation != Some(operation) {
+                    self.newest_operation = Some(operation);
+                    self.found.operations.insert(operation, ());
+                }
+            }
+            Kind::Dispatch | Kind::Copy => {
+                let hidden = process.hidden(record);
+                if hidden != 0 {
+                    scan.untimed += u64::from(hidden & flag::UNTIMED != 0);
+                    scan.end_before_start += u64::from(hidden & flag::END_BEFORE_START != 0);
+                    scan.outside_window += u64::from(hidden & flag::OUTSIDE_WINDOW != 0);
+                    return None;
+                }
+                self.has_ancestors |= record.ancestor_id() != 0;
+                if record.correlation_id() != 0 {
+                    self.launches.add_work(record.correlation_id());
+                }
+                let place = (process.work_agent(record), stream_key(record));
+                if self.newest_place != Some(place) {
+                    self.newest_place = Some(place);
+                    self.found.agents.insert(place.0);
+                    self.found.streams.insert(place.1);
+                }
+                if self.wants_issues && kind == Kind::Dispatch {
+                    self.drawn.insert(record.dispatch_id());
+                }
+            }
+            Kind::Enqueue => {
+                scan.has_issues = true;
+                if let Some(at) = span {
+                    let span = &mut process.spans[at];
+                    if record.correlation_id() > span.low_watermark {
+                        span.first_uncertain_ticks = span.first_uncertain_ticks.min(start);
+                    }
+                }
+                return self
+                    .wants_issues
+                    .then(|| (self.clock.vendor_ns(start), group));
+            }
+            Kind::Alloc | Kind::Scratch if start == 0 => return None,
+            Kind::Alloc => {
+                self.found.agents.insert(record.agent());
+            }
+            _ => {}
+        }
+        let vendor_ns = if host {
+            self.first_ticks = self.first_ticks.min(start);
+            self.last_ticks = self.last_ticks.max(start).max(end);
+            self.clock.vendor_ns(start)
+        } else {
+            scan.first_ns = scan.first_ns.min(start);
+            scan.last_ns = scan.last_ns.max(start).max(end);
+            start
+        };
+        if group != Group::Device && self.newest_thread != Some(record.thread()) {
+            self.newest_thread = Some(record.thread());
+            self.found.threads.insert(record.thread());
+        }
+        if let Some(at) = span {
+            let span = &mut process.spans[at];
+            if host {
+                span.newest_ticks = span.newest_ticks.max(start).max(end);
+            } else {
+                span.newest_ns = span.newest_ns.max(start).max(end);
+            }
+        }
+        if scan.records.is_multiple_of(SAMPLE_STEP) {
+            scan.samples.push(vendor_ns);
+        }
+        Some((vendor_ns, group))
+    }
+}
+
+/// Domain and number of an API record's operation.
+#[inline]
+fn operation_key(record: &Record<'_>) -> u32 {
+    record.word(5) as u32 & 0x00ff_ffff
+}
+
 /// `header.vendor` of CUPTI.
 const VENDOR_CUPTI: u32 = 2;
 
@@ -1111,7 +1181,7 @@ struct Found {
     agents: BTreeSet<u64>,
     streams: BTreeSet<u32>,
     threads: BTreeSet<u32>,
-    operations: BTreeSet<u32>,
+    operations: IdMap<u32, ()>,
 }
 
 fn free_number(taken: &mut BTreeSet<u64>, wanted: u64) -> u64 {

@@ -29,11 +29,27 @@ pub(crate) struct Item<'a> {
     pub(crate) record: Record<'a>,
 }
 
+impl<'a> Item<'a> {
+    /// A record of process `index` that starts at `start`.
+    #[inline]
+    pub(crate) fn new(start: u64, index: usize, group: Group, record: Record<'a>) -> Self {
+        Self {
+            start,
+            process: index as u16,
+            group,
+            record,
+        }
+    }
+}
+
 /// What comes first at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Group {
+pub(crate) enum Group {
+    /// Calls and ranges.
     Span,
+    /// What has no length, or none that is drawn.
     Instant,
+    /// Kernels and copies.
     Device,
 }
 
@@ -53,7 +69,9 @@ pub(crate) trait Visitor {
     fn bytes(&self) -> u64;
 }
 
-fn group(kind: Kind) -> Option<(Group, bool)> {
+/// The group of a kind that outputs show, and whether its times are host ticks.
+#[inline]
+pub(crate) fn group(kind: Kind) -> Option<(Group, bool)> {
     Some(match kind {
         Kind::Api | Kind::OpenCall | Kind::Range | Kind::OpenRange => (Group::Span, true),
         Kind::Mark | Kind::RangeStart | Kind::RangeStop | Kind::Enqueue => (Group::Instant, true),
@@ -128,9 +146,17 @@ pub(crate) fn walk(
     options: &Options<'_>,
     visitor: &mut impl Visitor,
 ) -> Result<(), ExportError> {
-    let cuts = cuts(model, options.batch_records_max);
+    let ready = model
+        .processes
+        .iter()
+        .all(|process| process.ready.is_some());
+    let cuts = if ready {
+        Vec::new()
+    } else {
+        cuts(model, options.batch_records_max)
+    };
     let records_total = model.records;
-    let mut records = 0;
+    let mut records = 0u64;
     let tell = |records: u64, bytes: u64| {
         if let Some(progress) = options.progress {
             progress(Progress {
@@ -155,7 +181,15 @@ pub(crate) fn walk(
         items.clear();
         for (index, process) in model.processes.iter_mut().enumerate() {
             let trace = process.trace;
-            pick(process, index, from, to, trace.entries().map(|entry| entry.record), &mut items);
+            let taken = process.ready.take();
+            match taken {
+                Some(taken) if ready && items.is_empty() => items = taken,
+                Some(taken) if ready => items.extend(taken),
+                _ => {
+                    let records = trace.entries().map(|entry| entry.record);
+                    pick(process, index, from, to, records, &mut items);
+                }
+            }
             let its_own = open_of
                 .iter()
                 .filter(|(owner, _)| *owner == index)
@@ -170,7 +204,7 @@ pub(crate) fn walk(
             let end = span_end(process, item);
             visitor.item(process, index, &item.record, item.start, end)?;
             records += 1;
-            if records % PROGRESS_STEP == 0 {
+            if records.is_multiple_of(PROGRESS_STEP) {
                 tell(records, visitor.bytes());
             }
         }
@@ -221,7 +255,9 @@ fn pick<'a>(
             continue;
         };
         let start = record.start();
-        if !process.takes_session(record.session()) {
+        if !process.takes_session(record.session())
+            || record.kind() == Some(Kind::Enqueue) && !process.wants_issues
+        {
             continue;
         }
         let start = if host {
@@ -239,11 +275,6 @@ fn pick<'a>(
         if start < from || to.is_some_and(|to| start >= to) {
             continue;
         }
-        items.push(Item {
-            start,
-            process: index as u16,
-            group,
-            record,
-        });
+        items.push(Item::new(start, index, group, record));
     }
 }

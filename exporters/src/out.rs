@@ -180,12 +180,20 @@ impl<'a> Output<'a> {
                 error: io::ErrorKind::IsADirectory.into(),
             });
         }
-        let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = target
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let mut number = 0u32;
         let (file, temporary) = loop {
             let temporary =
                 target.with_file_name(format!(".{name}.{}.{number}.tmp", std::process::id()));
-            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            match OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(&temporary)
+            {
                 Ok(file) => break (file, temporary),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => {
                     number += 1;

@@ -388,7 +388,13 @@ fn stage(
 const _: () = assert!(ARG_NAMES.len() < 0x80);
 
 /// Sizes, queue, memory and graph of a dispatch; dynamic memory also when there is none.
-fn shape_args(out: &mut Vec<u8>, number: u32, process: &Process<'_>, record: &Record<'_>, kernel: usize) {
+fn shape_args(
+    out: &mut Vec<u8>,
+    number: u32,
+    process: &Process<'_>,
+    record: &Record<'_>,
+    kernel: usize,
+) {
     let (grid, block) = (process.grid(record), record.block());
     let product = |size: [u32; 3]| {
         size.iter()
@@ -505,7 +511,7 @@ impl<'o> Perfetto<'o> {
                 newest_row: None,
                 names: IdMap::default(),
                 launched: Ids::default(),
-            ranges: RangesById::default(),
+                ranges: RangesById::default(),
                 range_rows: 0,
                 memory: Memory::default(),
                 depths: IdMap::default(),
@@ -710,7 +716,9 @@ impl<'o> Perfetto<'o> {
                 });
             };
             let kind = if note.end.is_some() { BEGIN } else { INSTANT };
-            packet(block, main, NEEDS_STATE, Some(start), |out| event(out, kind));
+            packet(block, main, NEEDS_STATE, Some(start), |out| {
+                event(out, kind)
+            });
             if let Some(end) = note.end {
                 let end = process.out_ns(end).max(start);
                 packet(block, main, NEEDS_STATE, Some(end), |out| event(out, END));
@@ -811,7 +819,10 @@ impl<'o> Perfetto<'o> {
 
     /// A span on a thread: two packets.
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "one call in three places, all of them hot")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one call in three places, all of them hot"
+    )]
     fn span(
         &mut self,
         index: usize,
@@ -889,22 +900,30 @@ impl<'o> Perfetto<'o> {
         };
         self.report.arrows += u64::from(count);
         self.report.calls += 1;
-        self.span(index, place, start, end, (operation, &name.name), category, |out| {
-            if id != 0 {
-                annotate(out, annotation!("correlation_id"), id);
-            }
-            call_annotations(out, record);
-            if count > 0 {
-                message(out, field::GPU_CORRELATION, |out| {
-                    for at in 0..u64::from(count) {
-                        uint(out, 1, base.wrapping_add(first + at * 4));
-                    }
-                });
-            }
-            if has_api {
-                uint(out, field::GPU_API, api);
-            }
-        });
+        self.span(
+            index,
+            place,
+            start,
+            end,
+            (operation, &name.name),
+            category,
+            |out| {
+                if id != 0 {
+                    annotate(out, annotation!("correlation_id"), id);
+                }
+                call_annotations(out, record);
+                if count > 0 {
+                    message(out, field::GPU_CORRELATION, |out| {
+                        for at in 0..u64::from(count) {
+                            uint(out, 1, base.wrapping_add(first + at * 4));
+                        }
+                    });
+                }
+                if has_api {
+                    uint(out, field::GPU_API, api);
+                }
+            },
+        );
     }
 
     /// Place of a range's or mark's name among the names of its process.
@@ -987,20 +1006,26 @@ impl<'o> Perfetto<'o> {
         let name = name_bytes(process, record.name_id());
         let thread = &mut self.states[index].thread_list[at];
         let known = intern(&mut thread.names, place);
-        packet(&mut self.out.block, thread.sequence, NEEDS_STATE, Some(start), |out| {
-            if !known {
-                message(out, field::INTERNED_DATA, |out| {
-                    named(out, field::EVENT_NAMES, place as u64 + 1, &name);
+        packet(
+            &mut self.out.block,
+            thread.sequence,
+            NEEDS_STATE,
+            Some(start),
+            |out| {
+                if !known {
+                    message(out, field::INTERNED_DATA, |out| {
+                        named(out, field::EVENT_NAMES, place as u64 + 1, &name);
+                    });
+                }
+                message(out, field::TRACK_EVENT, |out| {
+                    uint(out, field::EVENT_TYPE, INSTANT);
+                    uint(out, field::CATEGORY_IID, 4);
+                    uint(out, field::NAME_IID, place as u64 + 1);
+                    annotate(out, annotation!("session"), record.session().into());
+                    keep_bytes(out, &name);
                 });
-            }
-            message(out, field::TRACK_EVENT, |out| {
-                uint(out, field::EVENT_TYPE, INSTANT);
-                uint(out, field::CATEGORY_IID, 4);
-                uint(out, field::NAME_IID, place as u64 + 1);
-                annotate(out, annotation!("session"), record.session().into());
-                keep_bytes(out, &name);
-            });
-        });
+            },
+        );
         self.report.instants += 1;
     }
 
@@ -1014,14 +1039,20 @@ impl<'o> Perfetto<'o> {
             3 => "scratch reclaim",
             _ => "scratch",
         };
-        packet(&mut self.out.block, sequence, NEEDS_STATE, Some(start), |out| {
-            message(out, field::TRACK_EVENT, |out| {
-                uint(out, field::EVENT_TYPE, INSTANT);
-                uint(out, field::CATEGORY_IID, 2);
-                bytes(out, field::NAME, name.as_bytes());
-                annotate(out, annotation!("bytes"), record.bytes());
-            });
-        });
+        packet(
+            &mut self.out.block,
+            sequence,
+            NEEDS_STATE,
+            Some(start),
+            |out| {
+                message(out, field::TRACK_EVENT, |out| {
+                    uint(out, field::EVENT_TYPE, INSTANT);
+                    uint(out, field::CATEGORY_IID, 2);
+                    bytes(out, field::NAME, name.as_bytes());
+                    annotate(out, annotation!("bytes"), record.bytes());
+                });
+            },
+        );
         self.report.instants += 1;
     }
 
@@ -1037,15 +1068,24 @@ impl<'o> Perfetto<'o> {
             return;
         }
         let device = process.device_index(change.agent);
-        let gpu_id = process.devices.get(device).map_or(0, |device| device.gpu_id);
+        let gpu_id = process
+            .devices
+            .get(device)
+            .map_or(0, |device| device.gpu_id);
         for pid in [0, process.pid] {
-            packet(&mut self.out.block, state.main, NEEDS_STATE, Some(start), |out| {
-                message(out, field::GPU_MEMORY, |out| {
-                    uint(out, 1, gpu_id);
-                    uint(out, 2, pid);
-                    uint(out, 3, change.total);
-                });
-            });
+            packet(
+                &mut self.out.block,
+                state.main,
+                NEEDS_STATE,
+                Some(start),
+                |out| {
+                    message(out, field::GPU_MEMORY, |out| {
+                        uint(out, 1, gpu_id);
+                        uint(out, 2, pid);
+                        uint(out, 3, change.total);
+                    });
+                },
+            );
         }
     }
 
@@ -1075,7 +1115,10 @@ impl<'o> Perfetto<'o> {
     }
 
     /// Interns what a stage needs and the sequence does not know yet.
-    #[allow(clippy::too_many_arguments, reason = "what is new, and what it is called")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what is new, and what it is called"
+    )]
     fn intern_work(
         &mut self,
         process: &Process<'_>,
@@ -1114,7 +1157,12 @@ impl<'o> Perfetto<'o> {
                 }
                 if new_copy {
                     let name = copy_names(record.operation()).1;
-                    named(out, field::EVENT_NAMES, 1 + operation as u64, name.as_bytes());
+                    named(
+                        out,
+                        field::EVENT_NAMES,
+                        1 + operation as u64,
+                        name.as_bytes(),
+                    );
                 }
                 if let Some((at, iid, new_name)) = kernel {
                     if new_name {
@@ -1161,7 +1209,15 @@ impl<'o> Perfetto<'o> {
         state.next_kernel += 1;
         let queue = Self::queue(state, device, record.queue());
         let context = state.context;
-        self.intern_work(process, index, record, queue, stream, device, Some((at, iid, count == 0)));
+        self.intern_work(
+            process,
+            index,
+            record,
+            queue,
+            stream,
+            device,
+            Some((at, iid, count == 0)),
+        );
         let (number, gpu_id) = process
             .devices
             .get(device)
@@ -1177,7 +1233,12 @@ impl<'o> Perfetto<'o> {
         dim3(&mut launch_fields, 1, process.grid(record));
         dim3(&mut launch_fields, 2, record.block());
         arg(&mut launch_fields, 3, arg!("device"), number);
-        arg(&mut launch_fields, 3, arg!("stream"), process.streams[stream].number);
+        arg(
+            &mut launch_fields,
+            3,
+            arg!("stream"),
+            process.streams[stream].number,
+        );
         let kernel = &mut self.states[index].kernels[at];
         kernel.shapes.push(Shape {
             words,
@@ -1217,13 +1278,24 @@ impl<'o> Perfetto<'o> {
         let mut tail = Small::new();
         small_arg(&mut tail, arg!("correlation_id"), joined);
         if joined != record.correlation_id() {
-            small_arg(&mut tail, arg!("own_correlation_id"), record.correlation_id());
+            small_arg(
+                &mut tail,
+                arg!("own_correlation_id"),
+                record.correlation_id(),
+            );
         }
         if record.external_id() != 0 {
             small_arg(&mut tail, arg!("external_id"), record.external_id());
         }
         if record.kind() != Some(Kind::Dispatch) {
-            self.copy(process, index, record, (device, stream), (start, end, event), &tail);
+            self.copy(
+                process,
+                index,
+                record,
+                (device, stream),
+                (start, end, event),
+                &tail,
+            );
             return;
         }
         small_arg(&mut tail, arg!("dispatch_id"), record.dispatch_id());
@@ -1234,9 +1306,24 @@ impl<'o> Perfetto<'o> {
                 let shape = &state.kernels[at].shapes[shape];
                 let header = &state.gpu_header;
                 let block = &mut self.out.block;
-                stage(block, header, (start, end, event), &shape.stage_fields, &shape.launch_fields, &tail);
+                stage(
+                    block,
+                    header,
+                    (start, end, event),
+                    &shape.stage_fields,
+                    &shape.launch_fields,
+                    &tail,
+                );
             }
-            None => self.odd_kernel(process, index, record, at, (device, stream), (start, end, event), &tail),
+            None => self.odd_kernel(
+                process,
+                index,
+                record,
+                at,
+                (device, stream),
+                (start, end, event),
+                &tail,
+            ),
         }
         self.report.kernels += 1;
         if process.scan.has_issues {
@@ -1275,11 +1362,23 @@ impl<'o> Perfetto<'o> {
         dim3(&mut launch, 2, record.block());
         shape_args(&mut launch, 3, process, record, at);
         arg(&mut launch, 3, arg!("device"), number);
-        arg(&mut launch, 3, arg!("stream"), process.streams[stream].number);
+        arg(
+            &mut launch,
+            3,
+            arg!("stream"),
+            process.streams[stream].number,
+        );
         stream_args(&mut launch, 3, process, stream);
         self.intern_work(process, index, record, queue, stream, device, None);
         let state = &self.states[index];
-        stage(&mut self.out.block, &state.gpu_header, times, &fields, &launch, tail);
+        stage(
+            &mut self.out.block,
+            &state.gpu_header,
+            times,
+            &fields,
+            &launch,
+            tail,
+        );
     }
 
     fn copy(
@@ -1312,9 +1411,21 @@ impl<'o> Perfetto<'o> {
             arg(&mut launch, 3, arg!("destination"), record.word(12));
         }
         arg(&mut launch, 3, arg!("device"), number);
-        arg(&mut launch, 3, arg!("stream"), process.streams[stream].number);
+        arg(
+            &mut launch,
+            3,
+            arg!("stream"),
+            process.streams[stream].number,
+        );
         stream_args(&mut launch, 3, process, stream);
-        stage(&mut self.out.block, &state.gpu_header, times, &fields, &launch, tail);
+        stage(
+            &mut self.out.block,
+            &state.gpu_header,
+            times,
+            &fields,
+            &launch,
+            tail,
+        );
         self.report.copies += 1;
     }
 
@@ -1340,7 +1451,13 @@ impl<'o> Perfetto<'o> {
         self.change_depth(index, at, start, 1);
     }
 
-    fn depth(&mut self, process: &Process<'_>, index: usize, device: usize, stream: usize) -> usize {
+    fn depth(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        device: usize,
+        stream: usize,
+    ) -> usize {
         let state = &mut self.states[index];
         let key = (device as u64) << 32 | stream as u64;
         if let Some(&at) = state.depths.get(&key) {
@@ -1349,7 +1466,10 @@ impl<'o> Perfetto<'o> {
         let at = state.depth_list.len();
         state.depths.insert(key, at as u32);
         let uuid = unique(process.identity, thing::DEPTH, key);
-        let number = process.devices.get(device).map_or(0, |device| device.number);
+        let number = process
+            .devices
+            .get(device)
+            .map_or(0, |device| device.number);
         let name = format!("queue depth d{number} s{}", process.streams[stream].number);
         packet(&mut self.out.block, state.main, NEEDS_STATE, None, |out| {
             message(out, field::TRACK_DESCRIPTOR, |out| {
@@ -1389,7 +1509,11 @@ impl<'o> Perfetto<'o> {
     }
 
     fn change_depth(&mut self, index: usize, at: usize, now: u64, by: i64) {
-        if now >= self.states[index].depth_list[at].written_ns.saturating_add(DEPTH_STEP_NS) {
+        if now
+            >= self.states[index].depth_list[at]
+                .written_ns
+                .saturating_add(DEPTH_STEP_NS)
+        {
             self.write_depth(index, at);
         }
         let depth = &mut self.states[index].depth_list[at];
@@ -1669,7 +1793,10 @@ fn attributes(out: &mut Vec<u8>, process: &Process<'_>) {
     let header = process.trace.header();
     let prefix = match header.rank {
         rank if rank >= 0 => format!("strandline.rank{rank}.{:08x}", process.identity as u32),
-        _ => format!("strandline.pid{}.{:08x}", process.pid, process.identity as u32),
+        _ => format!(
+            "strandline.pid{}.{:08x}",
+            process.pid, process.identity as u32
+        ),
     };
     let mut string = |key: &str, value: &str| {
         message(out, 1, |out| {
@@ -1706,10 +1833,16 @@ fn attributes(out: &mut Vec<u8>, process: &Process<'_>) {
     for report in &process.reports {
         let session = report.id;
         let mut number = |key: &str, value: u64| number(&format!("session{session}.{key}"), value);
-        for (what, work) in [("dispatches", &report.dispatches), ("copies", &report.copies)] {
+        for (what, work) in [
+            ("dispatches", &report.dispatches),
+            ("copies", &report.copies),
+        ] {
             number(&format!("{what}.issued"), work.issued);
             number(&format!("{what}.recorded"), work.recorded);
-            number(&format!("{what}.retired_without_record"), work.retired_without_record);
+            number(
+                &format!("{what}.retired_without_record"),
+                work.retired_without_record,
+            );
             number(&format!("{what}.missing"), work.missing());
         }
         number("api.recorded", report.api_recorded);

@@ -53,11 +53,21 @@ fn parts_load_by_themselves_and_lose_nothing() {
         check_rules(&value);
         drawn += arrows(&value).len() as u64;
         for (cat, ids) in [("kernel", &mut kernels), ("cuda_runtime", &mut calls)] {
-            ids.extend(of(&value, cat).iter().map(|event| event["args"]["correlation"].as_u64().unwrap()));
+            ids.extend(
+                of(&value, cat)
+                    .iter()
+                    .map(|event| event["args"]["correlation"].as_u64().unwrap()),
+            );
         }
-        assert_eq!(value["traceName"], file.file_name().unwrap().to_str().unwrap());
+        assert_eq!(
+            value["traceName"],
+            file.file_name().unwrap().to_str().unwrap()
+        );
         assert!(events(&value).iter().any(|event| event["name"] == "thread_name" && event["args"]["name"] == "stream 1 "));
-        assert_eq!(value["strandline"]["processes"][0]["sessions"][0]["verdict"], "complete");
+        assert_eq!(
+            value["strandline"]["processes"][0]["sessions"][0]["verdict"],
+            "complete"
+        );
     }
     kernels.sort_unstable();
     calls.sort_unstable();
@@ -71,7 +81,11 @@ fn parts_load_by_themselves_and_lose_nothing() {
 fn a_shorter_export_with_force_leaves_no_part_of_a_longer_one() {
     let folder = Folder::new();
     let path = folder.file("out.json");
-    let options = Options { part_bytes_max: 400_000, force: true, ..Options::default() };
+    let options = Options {
+        part_bytes_max: 400_000,
+        force: true,
+        ..Options::default()
+    };
     export(&[many(4_000)], &path, &options).unwrap();
     assert!(folder.names().len() > 3);
     export(&[many(10)], &path, &options).unwrap();
@@ -117,7 +131,10 @@ fn nothing_is_replaced_without_force_and_nothing_is_left_behind() {
 fn a_part_that_is_in_the_way_undoes_the_export() {
     let folder = Folder::new();
     std::fs::write(folder.file("out.part2.json"), b"mine").unwrap();
-    let options = Options { part_bytes_max: 400_000, ..Options::default() };
+    let options = Options {
+        part_bytes_max: 400_000,
+        ..Options::default()
+    };
     let error = export(&[many(4_000)], &folder.file("out.json"), &options).unwrap_err();
     assert!(error.to_string().contains("out.part2.json"), "{error}");
     assert_eq!(folder.names(), ["out.part2.json"]);
@@ -126,14 +143,32 @@ fn a_part_that_is_in_the_way_undoes_the_export() {
 #[test]
 fn what_cannot_be_written_is_named() {
     let trace = [many(10)];
-    let error = export(&trace, "/nowhere/at/all/out.json".as_ref(), &Options::default()).unwrap_err();
-    assert!(error.to_string().starts_with("creating /nowhere/at/all/out.json: "), "{error}");
+    let error = export(
+        &trace,
+        "/nowhere/at/all/out.json".as_ref(),
+        &Options::default(),
+    )
+    .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("creating /nowhere/at/all/out.json: "),
+        "{error}"
+    );
     let error = export(&trace, "out.txt".as_ref(), &Options::default()).unwrap_err();
-    assert!(error.to_string().contains(".json, .json.gz, .pftrace or .slt"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains(".json, .json.gz, .pftrace or .slt"),
+        "{error}"
+    );
     let error = export(&[], "out.json".as_ref(), &Options::default()).unwrap_err();
     assert_eq!(error.to_string(), "exporting: no input");
     let error = export(&[many(1), many(1)], "out.slt".as_ref(), &Options::default()).unwrap_err();
-    assert!(error.to_string().contains("a region is one process"), "{error}");
+    assert!(
+        error.to_string().contains("a region is one process"),
+        "{error}"
+    );
 }
 
 /// Refuses everything after some bytes, like a full disk.
@@ -157,7 +192,13 @@ impl std::io::Write for Full {
 #[test]
 fn a_stream_that_is_full_is_an_error() {
     for format in [Format::Json, Format::JsonGz, Format::Perfetto] {
-        let error = export_to(&[many(4_000)], format, &mut Full(10_000), &Options::default()).unwrap_err();
+        let error = export_to(
+            &[many(4_000)],
+            format,
+            &mut Full(10_000),
+            &Options::default(),
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("no storage space"), "{error}");
     }
 }
@@ -173,7 +214,10 @@ fn a_stream_gets_the_same_bytes_as_a_file() {
 }
 
 fn contents(trace: &Trace) -> Vec<Vec<u64>> {
-    trace.entries().map(|entry| entry.record.words().to_vec()).collect()
+    trace
+        .entries()
+        .map(|entry| entry.record.words().to_vec())
+        .collect()
 }
 
 #[test]
@@ -182,7 +226,15 @@ fn a_copied_region_reads_back_equal() {
     let mut region = region();
     for id in 1..=5_000u64 {
         launch(&mut region, (id % 4) as u16, id, 1_000 + id, 1_001 + id);
-        dispatch(&mut region, 5, Dispatch { id, correlation: id, ..Dispatch::default() });
+        dispatch(
+            &mut region,
+            5,
+            Dispatch {
+                id,
+                correlation: id,
+                ..Dispatch::default()
+            },
+        );
     }
     close(&mut region, 5_000, 0, 90_000);
     let source = folder.file("in.slt");
@@ -199,7 +251,7 @@ fn a_copied_region_reads_back_equal() {
     assert_eq!(copy.header().pid, trace.header().pid);
     // A copy of the copy is the copy.
     let again = folder.file("again.slt");
-    export(&[copy], &again, &Options::default()).unwrap();
+    export(std::slice::from_ref(&copy), &again, &Options::default()).unwrap();
     assert_eq!(std::fs::read(&again).unwrap(), std::fs::read(&out).unwrap());
 }
 
@@ -216,7 +268,10 @@ fn a_copy_of_one_session_holds_nothing_of_the_others() {
     let source = folder.file("in.slt");
     std::fs::write(&source, region.bytes()).unwrap();
     let out = folder.file("out.slt");
-    let options = Options { session: Some(2), ..Options::default() };
+    let options = Options {
+        session: Some(2),
+        ..Options::default()
+    };
     export(&[Trace::open(&source).unwrap()], &out, &options).unwrap();
     let copy = Trace::open(&out).unwrap();
     assert_eq!(copy.damage(), []);

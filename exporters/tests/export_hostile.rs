@@ -57,26 +57,43 @@ const KINDS: [Kind; 14] = [
 ];
 
 fn random_region(seed: u64) -> Builder {
-    let mut random = Random { state: seed, tame: seed % 2 == 0 };
+    let mut random = Random {
+        state: seed,
+        tame: seed.is_multiple_of(2),
+    };
     let mut region = region();
     region.record(0, Kind::Agent, 0, &[0xc0, pair(1, 0)]);
     for _ in 0..200 {
         let kind = KINDS[random.next() as usize % KINDS.len()];
         let count = if kind.cells() == 1 { 7 } else { 15 };
         let words: Vec<u64> = (0..count).map(|_| random.word()).collect();
-        let flags = if random.next() % 4 == 0 { random.next() as u16 } else { 0 };
+        let flags = if random.next().is_multiple_of(4) {
+            random.next() as u16
+        } else {
+            0
+        };
         let session = (random.next() % 3) as u32;
         region.flagged_record((random.next() % 3) as u16, kind, session, flags, &words);
     }
-    let facts = [Kind::Stream, Kind::Queue, Kind::KernelSymbol, Kind::Retired, Kind::Label];
-    let clocks: &[Kind] = if random.tame { &[] } else { &[Kind::Anchor, Kind::SessionBegin] };
+    let facts = [
+        Kind::Stream,
+        Kind::Queue,
+        Kind::KernelSymbol,
+        Kind::Retired,
+        Kind::Label,
+    ];
+    let clocks: &[Kind] = if random.tame {
+        &[]
+    } else {
+        &[Kind::Anchor, Kind::SessionBegin]
+    };
     for &kind in facts.iter().chain(clocks) {
         for _ in 0..random.next() % 3 {
             let words: Vec<u64> = (0..7).map(|_| random.word()).collect();
             region.record(0, kind, 0, &words);
         }
     }
-    if random.next() % 2 == 0 {
+    if random.next().is_multiple_of(2) {
         close(&mut region, random.next() % 100, random.next() % 100, 9_000);
     }
     region
@@ -89,22 +106,33 @@ fn records_that_say_anything_at_all() {
     for seed in 0..120 {
         let trace = random_region(seed).trace();
         for batch_records_max in [7, 1 << 20] {
-            let options = Options { force: true, batch_records_max, ..Options::default() };
+            let options = Options {
+                force: true,
+                batch_records_max,
+                ..Options::default()
+            };
             let path = folder.file("out.json");
             export(std::slice::from_ref(&trace), &path, &options).unwrap();
             let text = std::fs::read(&path).unwrap();
-            let value: serde_json::Value =
-                serde_json::from_slice(&text).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let value: serde_json::Value = serde_json::from_slice(&text)
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             // Beyond a quarter year a double has no nanoseconds left, and the checks would judge their own rounding.
             let exact = |key: &str| {
-                events(&value).iter().all(|event| event[key].as_f64().is_none_or(|time| time < 8e12))
+                events(&value)
+                    .iter()
+                    .all(|event| event[key].as_f64().is_none_or(|time| time < 8e12))
             };
             if exact("ts") && exact("dur") {
                 checked += 1;
                 check_rules(&value);
                 arrows(&value);
             }
-            export(std::slice::from_ref(&trace), &folder.file("out.pftrace"), &options).unwrap();
+            export(
+                std::slice::from_ref(&trace),
+                &folder.file("out.pftrace"),
+                &options,
+            )
+            .unwrap();
         }
     }
     assert!(checked > 50);
@@ -117,7 +145,10 @@ fn bytes_that_were_flipped_or_cut_off() {
     let mut region = mix(2, 30, 2);
     region.kernel(500, "k".repeat(5_000).as_bytes());
     let whole = region.bytes();
-    let mut random = Random { state: 7, tame: false };
+    let mut random = Random {
+        state: 7,
+        tame: false,
+    };
     for round in 0..150 {
         let mut bytes = whole.clone();
         if round % 3 == 0 {
@@ -134,7 +165,10 @@ fn bytes_that_were_flipped_or_cut_off() {
             continue;
         };
         let damaged = !trace.damage().is_empty();
-        let options = Options { force: true, ..Options::default() };
+        let options = Options {
+            force: true,
+            ..Options::default()
+        };
         let traces = [trace];
         for name in ["out.json", "out.pftrace", "out.slt"] {
             let report = export(&traces, &folder.file(name), &options).unwrap();
@@ -142,7 +176,9 @@ fn bytes_that_were_flipped_or_cut_off() {
         }
         let value: serde_json::Value =
             serde_json::from_slice(&std::fs::read(folder.file("out.json")).unwrap()).unwrap();
-        let listed = value["strandline"]["processes"][0]["damage"].as_array().unwrap();
+        let listed = value["strandline"]["processes"][0]["damage"]
+            .as_array()
+            .unwrap();
         assert_eq!(!listed.is_empty(), damaged);
     }
 }

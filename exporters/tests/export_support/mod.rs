@@ -130,7 +130,12 @@ pub fn api_on(
     end: u64,
 ) {
     let op = u64::from(operation) | u64::from(domain::RUNTIME) << 16;
-    region.record(lane, Kind::Api, 1, &[start, end, id, 0, op, 0, pair(1, thread)]);
+    region.record(
+        lane,
+        Kind::Api,
+        1,
+        &[start, end, id, 0, op, 0, pair(1, thread)],
+    );
 }
 
 /// A launch with its arguments: 4 groups of 64.
@@ -285,7 +290,10 @@ pub fn arrows(value: &Value) -> Vec<(Value, Value)> {
         if event["ph"] == "f" {
             assert_eq!(event["bp"], "e");
             let start = starts[&event["id"].as_u64().unwrap()];
-            assert!(ns(&start["ts"]) <= ns(&event["ts"]), "an arrow points forwards");
+            assert!(
+                ns(&start["ts"]) <= ns(&event["ts"]),
+                "an arrow points forwards"
+            );
             arrows.push((start.clone(), event.clone()));
         }
     }
@@ -307,13 +315,20 @@ pub fn check_rules(value: &Value) {
             "M" => assert!(event.get("ts").is_none()),
             "X" => {
                 assert!(tid > 0, "{event}");
-                assert!(event["args"].is_object() && event["cat"].is_string(), "{event}");
+                assert!(
+                    event["args"].is_object() && event["cat"].is_string(),
+                    "{event}"
+                );
                 rows.entry((pid, tid))
                     .or_default()
                     .push((ns(&event["ts"]), ns(&event["dur"])));
                 let gpu = ["kernel", "gpu_memcpy"].contains(&event["cat"].as_str().unwrap());
                 let stream = &event["args"]["stream"];
-                assert_eq!(stream.as_u64().is_some_and(|stream| stream > 0), gpu, "{event}");
+                assert_eq!(
+                    stream.as_u64().is_some_and(|stream| stream > 0),
+                    gpu,
+                    "{event}"
+                );
                 assert_eq!(event["args"]["device"].is_u64(), gpu, "{event}");
                 if gpu || event["cat"] == "cuda_runtime" {
                     assert!(event["args"]["correlation"].is_u64(), "{event}");
@@ -519,7 +534,10 @@ struct Sequence {
 
 /// Reads a file as the importer does. Panics where the importer would drop or bend something.
 pub fn import(bytes: &[u8]) -> Imported {
-    assert!(bytes.first().is_none_or(|&byte| byte == 0x0a), "sniffed by its first byte");
+    assert!(
+        bytes.first().is_none_or(|&byte| byte == 0x0a),
+        "sniffed by its first byte"
+    );
     let mut out = Imported::default();
     let mut sequences: BTreeMap<u64, Sequence> = BTreeMap::new();
     let mut open: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
@@ -538,7 +556,11 @@ pub fn import(bytes: &[u8]) -> Imported {
         assert!(id > 0 && id < 1 << 32);
         let flags = packet.number(13).unwrap();
         if !out.sequences.contains(&id) {
-            assert_eq!(flags & 1, 1, "the first packet of a sequence clears its state");
+            assert_eq!(
+                flags & 1,
+                1,
+                "the first packet of a sequence clears its state"
+            );
             out.sequences.push(id);
         }
         if flags & 1 != 0 {
@@ -558,7 +580,10 @@ pub fn import(bytes: &[u8]) -> Imported {
                 assert!(iid > 0);
                 let space = if *number == 24 { 24 } else { *number };
                 let before = sequence.interned.insert((space, iid), message);
-                assert!(before.is_none(), "iid {iid} of field {number} is defined once");
+                assert!(
+                    before.is_none(),
+                    "iid {iid} of field {number} is defined once"
+                );
             }
         }
         let named = |number: u32, iid: u64| -> String {
@@ -575,10 +600,13 @@ pub fn import(bytes: &[u8]) -> Imported {
             out.snapshots.push((id, clocks));
         }
         let time = packet.number(8);
-        if time.is_some() {
+        if let Some(time) = time {
             assert_eq!(sequence.clock, Some(6), "every time has a clock");
-            assert!(!out.snapshots.is_empty(), "a snapshot comes before the first time");
-            assert!(time.unwrap() < 1 << 63);
+            assert!(
+                !out.snapshots.is_empty(),
+                "a snapshot comes before the first time"
+            );
+            assert!(time < 1 << 63);
         }
         if let Some(descriptor) = packet.message(60) {
             let uuid = descriptor.number(1).unwrap();
@@ -606,7 +634,8 @@ pub fn import(bytes: &[u8]) -> Imported {
         }
         if let Some(memory) = packet.message(71) {
             let number = |at| memory.number(at).unwrap();
-            out.memory.push((time.unwrap(), number(1), number(2), number(3)));
+            out.memory
+                .push((time.unwrap(), number(1), number(2), number(3)));
         }
         if let Some(event) = packet.message(53) {
             let spec = |iid: u64| &sequence.interned[&(24, iid)];
@@ -688,7 +717,13 @@ pub fn import(bytes: &[u8]) -> Imported {
                         .push((9000, Field::Bytes(format!("{name}={value}").into_bytes())));
                 }
             }
-            track_events.push((time.expect("track events have a time"), at, track, event, id));
+            track_events.push((
+                time.expect("track events have a time"),
+                at,
+                track,
+                event,
+                id,
+            ));
         }
     }
     track_events.sort_by_key(|(time, at, ..)| (*time, *at));
@@ -704,13 +739,16 @@ pub fn import(bytes: &[u8]) -> Imported {
                     .push((time, event.number(30).unwrap()));
             }
             2 => {
-                let slice = open.get_mut(&track).and_then(Vec::pop).expect("an end has a begin");
+                let slice = open
+                    .get_mut(&track)
+                    .and_then(Vec::pop)
+                    .expect("an end has a begin");
                 out.slices[slice].end = Some(time);
             }
             kind => {
-                let submits = event.message(3000).map_or(Vec::new(), |list| {
-                    list.all(1).map(Field::number).collect()
-                });
+                let submits = event
+                    .message(3000)
+                    .map_or(Vec::new(), |list| list.all(1).map(Field::number).collect());
                 let annotations = event
                     .all(9000)
                     .map(|text| {
@@ -760,7 +798,12 @@ pub fn mix(steps: u64, launches: u64, graphs: u64) -> Builder {
     }
     let range = |region: &mut Builder, name: &str, start: u64, end: u64| {
         let name = region.string(name.as_bytes());
-        region.record(0, Kind::Range, 1, &[start, end, 0, 0, 0, name, pair(0, 4242)]);
+        region.record(
+            0,
+            Kind::Range,
+            1,
+            &[start, end, 0, 0, 0, name, pair(0, 4242)],
+        );
     };
     let (mut now, mut id, mut dispatches, mut copies) = (10_000u64, 0u64, 0u64, 0u64);
     let mut free = [0u64; 3];
@@ -777,10 +820,32 @@ pub fn mix(steps: u64, launches: u64, graphs: u64) -> Builder {
             free[stream as usize] = start + length;
             if copied {
                 copies += 1;
-                copy(&mut region, 1, 2 + at % 2, id, start, start + length, 4096 * (at + 1), stream);
+                copy(
+                    &mut region,
+                    1,
+                    2 + at % 2,
+                    id,
+                    start,
+                    start + length,
+                    4096 * (at + 1),
+                    stream,
+                );
             } else {
                 dispatches += 1;
-                region.record(0, Kind::Enqueue, 1, &[now + 900, dispatches, id, 0, 100 + at % 12, 3, pair(stream, 4242)]);
+                region.record(
+                    0,
+                    Kind::Enqueue,
+                    1,
+                    &[
+                        now + 900,
+                        dispatches,
+                        id,
+                        0,
+                        100 + at % 12,
+                        3,
+                        pair(stream, 4242),
+                    ],
+                );
                 dispatch(
                     &mut region,
                     1,
@@ -809,7 +874,14 @@ pub fn mix(steps: u64, launches: u64, graphs: u64) -> Builder {
                 dispatch(
                     &mut region,
                     1,
-                    Dispatch { id: dispatches, correlation: id, start, end: start + length, kernel: 100 + node % 12, ..Dispatch::default() },
+                    Dispatch {
+                        id: dispatches,
+                        correlation: id,
+                        start,
+                        end: start + length,
+                        kernel: 100 + node % 12,
+                        ..Dispatch::default()
+                    },
                 );
             }
             now += 20_000;
@@ -825,7 +897,9 @@ pub fn mix(steps: u64, launches: u64, graphs: u64) -> Builder {
 /// Writes what an export of `trace` must hold, for readers in other languages.
 pub fn write_truth(trace: &Trace, path: &Path) {
     let facts = trace.facts();
-    let mut lines = vec![serde_json::json!({"unix_offset": UNIX_NS, "boot_offset": BOOT_NS, "pid": trace.header().pid})];
+    let mut lines = vec![
+        serde_json::json!({"unix_offset": UNIX_NS, "boot_offset": BOOT_NS, "pid": trace.header().pid}),
+    ];
     for entry in trace.entries() {
         let record = entry.record;
         let stream = facts.stream(record.stream());
