@@ -65,6 +65,13 @@ impl Control {
         self.session.load(Ordering::Relaxed) as u32
     }
 
+    /// The whole session word: the open session's number, 0 when none is.
+    #[inline(always)]
+    pub(crate) fn session_word(&self) -> u64 {
+        // ORD(inside): Relaxed, as for `open_session`.
+        self.session.load(Ordering::Relaxed)
+    }
+
     /// How appends must order themselves; `None` when the runtime is not armed (or this is a forked child).
     #[inline(always)]
     pub(crate) fn barrier(&self) -> Option<Barrier> {
@@ -134,6 +141,12 @@ impl Token {
     #[inline(always)]
     pub(crate) fn session(self) -> u16 {
         (self.0 >> 48) as u16
+    }
+
+    /// The whole number of ticks whose low 48 bits travelled: the newest such before `end`.
+    #[inline(always)]
+    pub(crate) fn start_before(self, end: u64) -> u64 {
+        end.wrapping_sub(end.wrapping_sub(self.0) & 0xffff_ffff_ffff)
     }
 
     /// The 48 bits that the first callback put in.

@@ -8,11 +8,12 @@ use crate::clock;
 use crate::control::Token;
 use crate::counters::Counter;
 use crate::hash;
-use crate::lane::Inside;
+use crate::lane::{Fast, Inside};
 use crate::lane::{Laneless, laneless};
 use crate::limits::{CELL_WORDS, RECORD_CELLS_MAX};
 use crate::record::{Kind, StreamKind, flag, head_word, pair};
 use crate::runtime::Runtime;
+use crate::sync::Ordering;
 
 /// The ids that join a record to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,6 +178,50 @@ fn time_flags(start_ns: u64, end_ns: u64) -> u16 {
     }
 }
 
+#[inline(always)]
+fn issue_words(issue: &DispatchIssue, session: u32, stream: u32, ticks: u64) -> [u64; CELL_WORDS] {
+    let unknown = if stream == 0 { flag::UNKNOWN_STREAM } else { 0 };
+    [
+        head_word(Kind::Enqueue, 1, unknown, session),
+        ticks,
+        issue.dispatch_id,
+        issue.ids.correlation,
+        issue.ids.ancestor,
+        issue.kernel_id,
+        issue.queue,
+        pair(stream, issue.ids.thread),
+    ]
+}
+
+#[inline(always)]
+fn done_words(token: Token, done: &DispatchDone, session: u32) -> [u64; 2 * CELL_WORDS] {
+    let stream = token.payload() as u32;
+    let unknown = if stream == 0 { flag::UNKNOWN_STREAM } else { 0 };
+    [
+        head_word(
+            Kind::Dispatch,
+            2,
+            unknown | time_flags(done.start_ns, done.end_ns),
+            session,
+        ),
+        done.start_ns,
+        done.end_ns,
+        done.ids.correlation,
+        done.ids.ancestor,
+        done.dispatch_id,
+        done.kernel_id,
+        done.ids.external,
+        done.agent,
+        done.queue,
+        pair(stream, done.ids.thread),
+        pair(done.block[0], done.block[1]),
+        pair(done.block[2], done.grid[0]),
+        pair(done.grid[1], done.grid[2]),
+        pair(done.private_bytes, done.group_bytes),
+        pair(done.graph, done.node),
+    ]
+}
+
 /// Which lane to write to, and the guard of the append.
 macro_rules! inside {
     ($runtime:expr, $session:expr) => {
@@ -200,11 +245,19 @@ impl Runtime {
         if self.control().open_session() == 0 {
             return Token::NONE;
         }
-        self.api_enter_open(operation, ids, stream)
+        if let Some(fast) = self.fast::<0>() {
+            let ticks = clock::tsc();
+            let what = operation.word() | u64::from(fast.session) << 32;
+            if fast.push_call(what, ticks, ids.correlation, stream) {
+                return Token::new(fast.session, ticks);
+            }
+        }
+        self.api_enter_long(operation, ids.correlation, stream)
     }
 
-    #[inline]
-    fn api_enter_open(&self, operation: Operation, ids: Ids, stream: u32) -> Token {
+    #[cold]
+    #[inline(never)]
+    fn api_enter_long(&self, operation: Operation, correlation: u64, stream: u32) -> Token {
         let inside = inside!(self, 0, else Token::NONE);
         let session = self.control().open_session();
         if session == 0 {
@@ -214,7 +267,7 @@ impl Runtime {
         inside.push_call(
             operation.word() | u64::from(session) << 32,
             ticks,
-            ids.correlation,
+            correlation,
             stream,
         );
         Token::new(session, ticks)
@@ -230,17 +283,70 @@ impl Runtime {
         return_value: i32,
         arguments: Option<&ApiArgs>,
     ) {
-        if !token.is_none() {
-            self.api_exit_open(token, operation, ids, return_value, arguments);
+        if token.is_none() {
+            return;
+        }
+        let done = match arguments {
+            None => self.api_exit_fast::<1>(token, operation, ids, return_value, arguments),
+            Some(_) => self.api_exit_fast::<2>(token, operation, ids, return_value, arguments),
+        };
+        if done.is_none() {
+            // A copy made here, so that the fast way need not have its ids in memory.
+            let ids = Ids { ..ids };
+            self.api_exit_long(token, operation, &ids, return_value, arguments);
         }
     }
 
-    #[inline]
-    fn api_exit_open(
+    #[inline(always)]
+    fn api_exit_fast<const CELLS: usize>(
         &self,
         token: Token,
         operation: Operation,
         ids: Ids,
+        return_value: i32,
+        arguments: Option<&ApiArgs>,
+    ) -> Option<()> {
+        let fast = self.fast::<CELLS>()?;
+        if fast.session as u16 != token.session() {
+            return None;
+        }
+        let (depth, stream) = fast.pop_call(ids.correlation)?;
+        let end = clock::tsc();
+        let thread = if ids.thread == 0 {
+            fast.thread_high()
+        } else {
+            pair(0, ids.thread)
+        };
+        let first = [
+            head_word(Kind::Api, CELLS, 0, fast.session),
+            token.start_before(end),
+            end,
+            ids.correlation,
+            ids.ancestor,
+            operation.word() | (depth as u64) << 24 | u64::from(return_value as u32) << 32,
+            ids.external,
+            u64::from(stream) | thread,
+        ];
+        match arguments {
+            None => fast.append(&first),
+            Some(arguments) => {
+                let mut words = [0; 2 * CELL_WORDS];
+                words[..CELL_WORDS].copy_from_slice(&first);
+                words[CELL_WORDS..].copy_from_slice(arguments);
+                fast.append(&words);
+            }
+        }
+        fast.bump(fast.counters(), Counter::ApiRecorded as usize, 1);
+        Some(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn api_exit_long(
+        &self,
+        token: Token,
+        operation: Operation,
+        ids: &Ids,
         return_value: i32,
         arguments: Option<&ApiArgs>,
     ) {
@@ -256,7 +362,7 @@ impl Runtime {
             return;
         }
         let end = clock::ticks();
-        let start = end.wrapping_sub(end.wrapping_sub(token.payload()) & 0xffff_ffff_ffff);
+        let start = token.start_before(end);
         let thread = if ids.thread == 0 {
             inside.thread()
         } else {
@@ -292,11 +398,29 @@ impl Runtime {
     }
 
     /// A dispatch is issued on the calling thread. Its stream is that of the call that the thread is inside of.
-    #[inline]
+    #[inline(always)]
     pub fn dispatch_issue(&self, issue: &DispatchIssue) -> Token {
         if self.control().open_session() == 0 {
             return Token::NONE;
         }
+        let Some(fast) = self
+            .fast::<1>()
+            .filter(|fast| fast.knows_queue(issue.queue, issue.agent))
+        else {
+            // A copy made here, so that the fast way need not have the issue in memory.
+            return self.dispatch_issue_long(&DispatchIssue { ..*issue });
+        };
+        let stream = fast.call_stream();
+        fast.append(&issue_words(issue, fast.session, stream, clock::tsc()));
+        let counters = fast.counters();
+        fast.raise(counters, Counter::HighId, issue.ids.correlation);
+        fast.bump(counters, Counter::DispatchIssued as usize, 1);
+        Token::new(fast.session, stream.into())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn dispatch_issue_long(&self, issue: &DispatchIssue) -> Token {
         // The SDK's thread id is that of the correlation id, which may be another thread's (facts E.6): the lane is
         // the calling thread's own.
         let inside = inside!(self, 0, else self.issued_without_lane(Laneless::DispatchIssued));
@@ -304,24 +428,12 @@ impl Runtime {
         if session == 0 {
             return Token::NONE;
         }
-        self.announce_queue(&inside, issue.queue, issue.agent);
+        if self.announce_queue(&inside, issue.queue, issue.agent) {
+            inside.know_queue(issue.queue, issue.agent);
+        }
         let stream = inside.call_stream();
         let block = inside.block(session);
-        let words = [
-            head_word(
-                Kind::Enqueue,
-                1,
-                if stream == 0 { flag::UNKNOWN_STREAM } else { 0 },
-                session,
-            ),
-            clock::ticks(),
-            issue.dispatch_id,
-            issue.ids.correlation,
-            issue.ids.ancestor,
-            issue.kernel_id,
-            issue.queue,
-            pair(stream, issue.ids.thread),
-        ];
+        let words = issue_words(issue, session, stream, clock::ticks());
         if !inside.append(&words, session) {
             inside.lower_lost_id(block, issue.ids.correlation);
         }
@@ -331,11 +443,29 @@ impl Runtime {
     }
 
     /// A dispatch completed; any thread.
-    #[inline]
+    #[inline(always)]
     pub fn dispatch_done(&self, token: Token, done: &DispatchDone) {
         if token.is_none() {
             return;
         }
+        let Some(fast) = self
+            .fast::<2>()
+            .filter(|fast| fast.session as u16 == token.session())
+        else {
+            return self.dispatch_done_long(token, &DispatchDone { ..*done });
+        };
+        fast.append(&done_words(token, done, fast.session));
+        fast.mark_handler();
+        let counters = fast.counters();
+        fast.bump(counters, Counter::DispatchRecorded as usize, 1);
+        // ORD(arrival): Relaxed. A time for people; nothing is published through it.
+        counters[Counter::LastArrivalTicks as usize].store(clock::tsc(), Ordering::Relaxed);
+        fast.bump(counters, Counter::DispatchDone as usize, 1);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn dispatch_done_long(&self, token: Token, done: &DispatchDone) {
         let session = self.control().expand(token.session());
         let inside =
             inside!(self, session, else self.done_without_lane(session, Laneless::DispatchDone));
@@ -344,31 +474,7 @@ impl Runtime {
             inside.bump(block, Counter::Late as usize, 1);
             return;
         }
-        let stream = token.payload() as u32;
-        let unknown = if stream == 0 { flag::UNKNOWN_STREAM } else { 0 };
-        let words = [
-            head_word(
-                Kind::Dispatch,
-                2,
-                unknown | time_flags(done.start_ns, done.end_ns),
-                session,
-            ),
-            done.start_ns,
-            done.end_ns,
-            done.ids.correlation,
-            done.ids.ancestor,
-            done.dispatch_id,
-            done.kernel_id,
-            done.ids.external,
-            done.agent,
-            done.queue,
-            pair(stream, done.ids.thread),
-            pair(done.block[0], done.block[1]),
-            pair(done.block[2], done.grid[0]),
-            pair(done.grid[1], done.grid[2]),
-            pair(done.private_bytes, done.group_bytes),
-            pair(done.graph, done.node),
-        ];
+        let words = done_words(token, done, session);
         let stored = inside.append(&words, session);
         inside.mark_handler();
         inside.bump(block, Counter::DispatchRecorded as usize, u64::from(stored));
@@ -583,6 +689,54 @@ impl Runtime {
         inside.bump(block, Counter::OtherRecorded as usize, u64::from(stored));
     }
 
+    /// An instant on the calling thread: the cheapest record there is. `name` is the id of an interned string
+    /// ([`Runtime::intern`]); `correlation` and `ancestor` join it to other records, 0 = none.
+    #[inline(always)]
+    pub fn instant(&self, name: u64, correlation: u64, ancestor: u64) {
+        if self.control().open_session() == 0 {
+            return;
+        }
+        match self.fast::<1>() {
+            Some(fast) => fast.instant(name, correlation, ancestor, clock::tsc()),
+            None => self.instant_long(name, correlation, ancestor, None),
+        }
+    }
+
+    /// As [`Runtime::instant`], at a time that the caller has read already ([`clock::ticks`]).
+    #[inline(always)]
+    pub fn instant_at(&self, name: u64, correlation: u64, ancestor: u64, ticks: u64) {
+        if self.control().open_session() == 0 {
+            return;
+        }
+        match self.fast::<1>() {
+            Some(fast) => fast.instant(name, correlation, ancestor, ticks),
+            None => self.instant_long(name, correlation, ancestor, Some(ticks)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn instant_long(&self, name: u64, correlation: u64, ancestor: u64, ticks: Option<u64>) {
+        let inside = inside!(self, 0);
+        let session = self.control().open_session();
+        if session == 0 {
+            return;
+        }
+        let block = inside.block(session);
+        let words = [
+            head_word(Kind::Mark, 1, 0, session),
+            ticks.unwrap_or_else(clock::ticks),
+            0,
+            correlation,
+            ancestor,
+            0,
+            name,
+            inside.thread_high(),
+        ];
+        let stored = inside.append(&words, session);
+        inside.bump(block, Counter::OtherRecorded as usize, u64::from(stored));
+    }
+
     /// An instant, or the start or stop of a range by id, on the calling thread.
     pub fn mark(&self, kind: Kind, ids: Ids, range_id: u64, name: &[u8]) {
         debug_assert!(matches!(
@@ -688,13 +842,17 @@ impl Runtime {
         self.fact(Kind::Agent, 0, &words);
     }
 
-    fn announce_queue(&self, inside: &Inside<'_>, queue: u64, agent: u64) {
+    /// True when the queue is announced, now or before.
+    fn announce_queue(&self, inside: &Inside<'_>, queue: u64, agent: u64) -> bool {
         let key = hash::word(hash::word(queue) ^ agent ^ 0x51);
-        if !self.announced().contains(key)
-            && Self::fact_inside(inside, Kind::Queue, 0, &[queue, agent])
-        {
+        if self.announced().contains(key) {
+            return true;
+        }
+        let stored = Self::fact_inside(inside, Kind::Queue, 0, &[queue, agent]);
+        if stored {
             self.announced().add(key);
         }
+        stored
     }
 
     /// Announces the name of an operation, once.
@@ -819,6 +977,23 @@ impl Runtime {
     pub fn label(&self, what: u32, handle: u64, name: &[u8]) {
         let name = self.intern(name);
         self.fact(Kind::Label, 0, &[what.into(), handle, name]);
+    }
+}
+
+impl Fast<'_> {
+    #[inline(always)]
+    fn instant(&self, name: u64, correlation: u64, ancestor: u64, ticks: u64) {
+        self.append(&[
+            head_word(Kind::Mark, 1, 0, self.session),
+            ticks,
+            0,
+            correlation,
+            ancestor,
+            0,
+            name,
+            self.thread_high(),
+        ]);
+        self.bump(self.counters(), Counter::OtherRecorded as usize, 1);
     }
 }
 

@@ -9,17 +9,23 @@
 //! - I3 A record never straddles segments.
 //! - I4 Everything here but `inside` and `owner` is touched by the owner alone; the hand-over of `owner` orders it.
 //!
+//! Two ways lead to a record. `fast` is what nearly every append takes: it tests everything that could stand in its way
+//! with a few compares before the first word is written, and after it nothing can fail. Whatever it refuses goes to
+//! `enter`, which sorts out why: the first append of a session, a full segment, an interrupted append, a fork, a machine
+//! without TSC or membarrier.
+//!
 //! The struct lies in private memory: a forked child writes to its own copy, and the control page (wiped on fork)
 //! keeps it from everything else. Nothing here has a destructor; lanes live as long as the process.
 
 use std::cell::Cell;
 
-use crate::control::Control;
+use crate::clock;
+use crate::control::{CONTROL, Control};
 use crate::counters::Counter;
-use crate::gate;
+use crate::gate::{self, Barrier};
 use crate::handover;
 use crate::limits::{
-    CELL_WORDS, INSIDE_DEPTH, INSIDE_WORDS, LANE_COUNTERS_OFFSET, LANE_INSIDE_OFFSET,
+    CELL_WORDS, INSIDE_DEPTH, INSIDE_WORDS, LANE_BYTES, LANE_COUNTERS_OFFSET, LANE_INSIDE_OFFSET,
     LANE_RANGES_OFFSET, RANGE_DEPTH, SEGMENT_CELLS, SESSION_SLOT_WORDS, SESSION_SLOTS,
 };
 use crate::loss::LossReason;
@@ -36,12 +42,17 @@ struct Cursor {
     base: Cell<*mut u64>,
     /// Cells written and published; `SEGMENT_CELLS` also when no segment is open.
     count: Cell<usize>,
-    /// The open segment's committed word.
-    committed: Cell<Option<&'static Word>>,
+    /// The open segment's committed word; [`NOWHERE`] while no segment was ever open.
+    committed: Cell<&'static Word>,
+    /// `u32::MAX` while no segment was ever open.
     segment: Cell<u32>,
-    /// Session of the newest record, so that the segment's range is rarely touched.
-    session: Cell<u32>,
 }
+
+/// Where a cursor without a segment points; never written: such a cursor is full.
+static NOWHERE: Word = Word::new(0);
+
+/// Counters of one session in a lane's header.
+pub(crate) type Counters = [Word; SESSION_SLOT_WORDS];
 
 impl Cursor {
     const fn new(kind: SegmentKind) -> Self {
@@ -49,9 +60,8 @@ impl Cursor {
             kind,
             base: Cell::new(std::ptr::null_mut()),
             count: Cell::new(SEGMENT_CELLS),
-            committed: Cell::new(None),
+            committed: Cell::new(&NOWHERE),
             segment: Cell::new(u32::MAX),
-            session: Cell::new(0),
         }
     }
 }
@@ -62,22 +72,38 @@ impl Cursor {
 pub struct Lane {
     /// Not 0 while the owner is inside an append: where on its stack it is. Read by stop.
     pub(crate) inside: Word,
+    /// The session that `counters` counts for, when appends to it may take the fast way; else [`NEVER`].
+    fast_session: Cell<u64>,
     records: Cursor,
-    sticky: Cursor,
+    counters: Cell<&'static Counters>,
+    /// Thread id of the owner, in the half of a record's word where it goes.
+    thread_high: Cell<u64>,
+    depth: Cell<usize>,
+    /// The session that `counters` counts for, 0 = none yet.
+    session: Cell<u32>,
+    /// The machine has what the fast way needs: the TSC, and membarrier.
+    plain: bool,
+    /// The thread delivers completions: it must never wait for one.
+    handler: Cell<bool>,
+    /// The queue and agent that this thread announced or found announced last.
+    queue: Cell<[u64; 2]>,
+    /// The lane's header in the region.
+    header: &'static [Word; LANE_BYTES / 8],
     pub(crate) region: &'static Region,
     pub(crate) control: &'static Control,
     index: u16,
+    sticky: Cursor,
     thread: Cell<u32>,
     sequence: Cell<u32>,
-    depth: Cell<usize>,
     range_depth: Cell<usize>,
-    /// Stream of the call at each depth, inherited from the one around it; 0 = unknown.
+    /// Stream of the call at each depth from 1 on, inherited from the one around it; 0 = unknown, as outside of all.
     streams: [Cell<u32>; INSIDE_DEPTH + 1],
-    /// The thread delivers completions: it must never wait for one.
-    handler: Cell<bool>,
     /// Thread id of the owner, 0 = vacant.
     pub(crate) owner: Word,
 }
+
+/// A `fast_session` that no session word equals: they hold 32-bit numbers.
+const NEVER: u64 = u64::MAX;
 
 // SAFETY: `inside` and `owner` are atomics; all other fields are touched by the owner alone (I1, I4).
 unsafe impl Sync for Lane {}
@@ -86,6 +112,25 @@ unsafe impl Sync for Lane {}
 #[derive(Debug)]
 pub struct Inside<'a> {
     lane: &'a Lane,
+}
+
+/// An append in progress that [`Lane::fast`] let in: nothing can fail any more.
+#[derive(Debug)]
+pub(crate) struct Fast<'a> {
+    inside: Inside<'a>,
+    /// The session that the record belongs to.
+    pub(crate) session: u32,
+    /// Where in the open segment it goes, in cells.
+    count: usize,
+}
+
+impl<'a> std::ops::Deref for Fast<'a> {
+    type Target = Inside<'a>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Inside<'a> {
+        &self.inside
+    }
 }
 
 impl Drop for Inside<'_> {
@@ -105,20 +150,33 @@ impl std::ops::Deref for Inside<'_> {
 }
 
 impl Lane {
-    pub(crate) fn new(index: u16, region: &'static Region, control: &'static Control) -> Self {
+    pub(crate) fn new(
+        index: u16,
+        region: &'static Region,
+        control: &'static Control,
+        barrier: Barrier,
+    ) -> Self {
+        let header = region.lane_header(index.into());
         Self {
             inside: Word::new(0),
+            fast_session: Cell::new(NEVER),
             records: Cursor::new(SegmentKind::Records),
-            sticky: Cursor::new(SegmentKind::Sticky),
+            counters: Cell::new(counters(header, SESSION_SLOTS)),
+            thread_high: Cell::new(0),
+            depth: Cell::new(0),
+            session: Cell::new(0),
+            plain: barrier == Barrier::Membarrier && clock::is_tsc(),
+            handler: Cell::new(false),
+            queue: Cell::new([u64::MAX; 2]),
+            header,
             region,
             control,
             index,
+            sticky: Cursor::new(SegmentKind::Sticky),
             thread: Cell::new(0),
             sequence: Cell::new(0),
-            depth: Cell::new(0),
             range_depth: Cell::new(0),
             streams: [const { Cell::new(0) }; INSIDE_DEPTH + 1],
-            handler: Cell::new(false),
             owner: Word::new(0),
         }
     }
@@ -129,6 +187,7 @@ impl Lane {
             return false;
         }
         self.thread.set(thread);
+        self.thread_high.set(pair(0, thread));
         self.depth.set(0);
         self.range_depth.set(0);
         self.handler.set(false);
@@ -141,8 +200,8 @@ impl Lane {
             // The open segment goes on under another thread: say so in it.
             let mut words = [0; CELL_WORDS];
             words[0] = head_word(Kind::Thread, 1, 0, 0);
-            words[1..4].copy_from_slice(&[crate::clock::ticks(), thread.into(), generation.into()]);
-            self.put(&self.records, &words, 0);
+            words[1..4].copy_from_slice(&[clock::ticks(), thread.into(), generation.into()]);
+            self.put(&self.records, &words);
         }
         true
     }
@@ -184,8 +243,8 @@ impl Lane {
     #[cold]
     fn abandon(&self) {
         for cursor in [&self.records, &self.sticky] {
-            if cursor.committed.take().is_some() {
-                let segment = cursor.segment.get();
+            let segment = cursor.segment.replace(u32::MAX);
+            if segment != u32::MAX {
                 let state = self.region.entry(segment, word::STATE);
                 let state = StateWord::unpack(state.load(Ordering::Relaxed));
                 if state.is_some_and(|state| {
@@ -196,7 +255,36 @@ impl Lane {
             }
             cursor.count.set(SEGMENT_CELLS);
         }
+        self.fast_session.set(NEVER);
+        self.session.set(0);
+        self.counters.set(counters(self.header, SESSION_SLOTS));
         gate::leave(&self.inside);
+    }
+
+    /// Begins an append to the session that is open, when nothing stands in the way of a record of `CELLS` cells:
+    /// this thread is in no append, counts for that session already, and its segment has room. `None` says nothing
+    /// about why; the caller goes the long way. In a forked child the session word is 0 and matches nothing.
+    ///
+    /// An append that this lets in saw its session open behind the gate, so the session cannot be taken before it ends.
+    #[inline(always)]
+    pub(crate) fn fast<const CELLS: usize>(&self) -> Option<Fast<'_>> {
+        // Only where stop has the membarrier is `fast_session` ever a session.
+        if !gate::enter(&self.inside, Barrier::Membarrier, gate::place()) {
+            return None;
+        }
+        let inside = Inside { lane: self };
+        // Only tests have another control page than the process's.
+        let control = if cfg!(test) { self.control } else { &CONTROL };
+        let session = control.session_word();
+        let count = self.records.count.get();
+        if session != self.fast_session.get() || CELLS != 0 && count > SEGMENT_CELLS - CELLS {
+            return None;
+        }
+        Some(Fast {
+            inside,
+            session: session as u32,
+            count,
+        })
     }
 
     #[cold]
@@ -216,16 +304,12 @@ impl Lane {
     }
 
     fn depth_word(&self) -> &Word {
-        self.region
-            .lane_word(self.index.into(), LANE_INSIDE_OFFSET - 8)
+        depth_word(self.header)
     }
 
     #[inline]
     fn inside_word(&self, depth: usize, index: usize) -> &Word {
-        self.region.lane_word(
-            self.index.into(),
-            LANE_INSIDE_OFFSET + (depth * INSIDE_WORDS + index) * 8,
-        )
+        inside_word(self.header, depth, index)
     }
 
     #[inline]
@@ -237,12 +321,62 @@ impl Lane {
     }
 }
 
+/// Appending the fast way.
+impl Fast<'_> {
+    /// The session's counters.
+    #[inline(always)]
+    pub(crate) fn counters(&self) -> &'static Counters {
+        self.counters.get()
+    }
+
+    /// Appends a record, for whose cells `fast` found room, and publishes it.
+    #[inline(always)]
+    pub(crate) fn append<const WORDS: usize>(&self, words: &[u64; WORDS]) {
+        self.put_at(&self.records, self.count, words);
+    }
+
+    /// As [`Inside::push_call`]; false when the call is deeper than the stack, then nothing was changed.
+    #[inline(always)]
+    pub(crate) fn push_call(
+        &self,
+        what: u64,
+        ticks: u64,
+        correlation_id: u64,
+        stream: u32,
+    ) -> bool {
+        let depth = self.depth.get();
+        if depth >= INSIDE_DEPTH {
+            return false;
+        }
+        self.list_call(depth, [what, ticks, correlation_id], stream);
+        true
+    }
+
+    /// The thread has left the innermost call, and it is the one with that correlation id: its depth, and its stream.
+    /// `None` changes nothing; then [`Inside::pop_call`] looks further.
+    #[inline(always)]
+    pub(crate) fn pop_call(&self, correlation_id: u64) -> Option<(usize, u32)> {
+        let header = self.header;
+        let depth = self.depth.get().wrapping_sub(1);
+        if depth >= INSIDE_DEPTH
+            || inside_word(header, depth, 2).load(Ordering::Relaxed) != correlation_id
+        {
+            return None;
+        }
+        self.depth.set(depth);
+        // ORD(inside-of): Release, as in `list_call`.
+        depth_word(header).store(depth as u64, Ordering::Release);
+        Some((depth, self.streams[depth + 1].get()))
+    }
+}
+
 /// Appending; only between `enter` and the end of the guard.
 impl Inside<'_> {
     /// Appends a record of a session. False: no segment was free; counted.
     #[inline(always)]
     pub(crate) fn append<const WORDS: usize>(&self, words: &[u64; WORDS], session: u32) -> bool {
-        if self.put(&self.records, words, session) {
+        debug_assert_eq!(session, self.session.get(), "`block` comes before `append`");
+        if self.put(&self.records, words) {
             return true;
         }
         self.count_loss(session, LossReason::NoSegment);
@@ -251,7 +385,7 @@ impl Inside<'_> {
 
     /// Appends a fact. False: no segment was free; counted.
     pub(crate) fn announce(&self, words: &[u64]) -> bool {
-        let stored = self.put(&self.sticky, words, 0);
+        let stored = self.put(&self.sticky, words);
         if !stored {
             self.count_loss(self.control.open_session(), LossReason::StickyFull);
         }
@@ -264,40 +398,56 @@ impl Inside<'_> {
         self.bump(block, Counter::Lost as usize + reason as usize, 1);
     }
 
-    /// The counters for `session`: a slot of its own for the newest sessions, the shared one for older ones.
+    /// Thread id of the owner in the high half.
     #[inline(always)]
-    pub(crate) fn block(&self, session: u32) -> usize {
-        let at = LANE_COUNTERS_OFFSET + session as usize % SESSION_SLOTS * SESSION_SLOT_WORDS * 8;
-        // ORD(slot): Relaxed. Only the owner writes the slot's session.
-        if self
-            .region
-            .lane_word(self.index.into(), at)
-            .load(Ordering::Relaxed)
-            == u64::from(session)
-        {
-            at
+    pub(crate) fn thread_high(&self) -> u64 {
+        self.thread_high.get()
+    }
+
+    /// The counters for `session`: a slot of its own for the newest sessions, the shared one for older ones. Before the
+    /// first record of a session.
+    #[inline(always)]
+    pub(crate) fn block(&self, session: u32) -> &'static Counters {
+        if session == self.session.get() {
+            self.counters.get()
         } else {
-            self.take_block(session, at)
+            self.change_session(session)
         }
     }
 
-    /// First record of a session in this lane: folds the slot's old session into the shared block.
+    /// This lane's records are another session's from now on.
     #[cold]
-    fn take_block(&self, session: u32, at: usize) -> usize {
-        let lane = self.index.into();
-        let shared = LANE_COUNTERS_OFFSET + SESSION_SLOTS * SESSION_SLOT_WORDS * 8;
-        let tag = self.region.lane_word(lane, at);
-        if tag.load(Ordering::Relaxed) > u64::from(session) || session == 0 {
+    fn change_session(&self, session: u32) -> &'static Counters {
+        let counters = self.take_block(session);
+        self.counters.set(counters);
+        self.session.set(session);
+        self.fast_session
+            .set(if self.plain { session.into() } else { NEVER });
+        if self.records.segment.get() != u32::MAX {
+            self.widen_sessions(session);
+        }
+        counters
+    }
+
+    /// First record of a session in this lane: folds the slot's old session into the shared block.
+    fn take_block(&self, session: u32) -> &'static Counters {
+        let shared = counters(self.header, SESSION_SLOTS);
+        let slot = counters(self.header, session as usize % SESSION_SLOTS);
+        let tag = &slot[Counter::Session as usize];
+        // ORD(slot): Relaxed. Only the owner writes the slot's session.
+        let known = tag.load(Ordering::Relaxed);
+        if known == u64::from(session) {
+            return slot;
+        }
+        if known > u64::from(session) || session == 0 {
             return shared;
         }
         // The old session was accounted for (a session starts only when the one 8 before it was taken), so nobody
         // relies on the slot while it changes hands.
         tag.store(0, Ordering::Release);
-        for index in 1..SESSION_SLOT_WORDS {
-            let from = self.region.lane_word(lane, at + index * 8);
+        for (from, into) in slot.iter().zip(shared).skip(1) {
             let value = from.load(Ordering::Relaxed);
             if value != 0 {
-                let into = self.region.lane_word(lane, shared + index * 8);
                 into.store(
                     into.load(Ordering::Relaxed).wrapping_add(value),
                     Ordering::Relaxed,
@@ -307,24 +457,19 @@ impl Inside<'_> {
         }
         // ORD(slot): Release. Pairs with the Acquire load of a reader: it sees the zeroed counters.
         tag.store(session.into(), Ordering::Release);
-        at
+        slot
     }
 
     /// Adds to a counter of a block.
     #[inline(always)]
-    pub(crate) fn bump(&self, block: usize, counter: usize, by: u64) {
-        let word = self
-            .region
-            .lane_word(self.index.into(), block + counter * 8);
-        handover::count(word, by);
+    pub(crate) fn bump(&self, block: &Counters, counter: usize, by: u64) {
+        handover::count(&block[counter], by);
     }
 
     /// Raises a counter to at least `value`.
     #[inline(always)]
-    pub(crate) fn raise(&self, block: usize, counter: Counter, value: u64) {
-        let word = self
-            .region
-            .lane_word(self.index.into(), block + counter as usize * 8);
+    pub(crate) fn raise(&self, block: &Counters, counter: Counter, value: u64) {
+        let word = &block[counter as usize];
         if value > word.load(Ordering::Relaxed) {
             word.store(value, Ordering::Relaxed);
         }
@@ -332,10 +477,8 @@ impl Inside<'_> {
 
     /// Lowers a counter that holds "lowest id plus 1, 0 = none" to at most `id`.
     #[cold]
-    pub(crate) fn lower_lost_id(&self, block: usize, id: u64) {
-        let word = self
-            .region
-            .lane_word(self.index.into(), block + Counter::LostIssueId as usize * 8);
+    pub(crate) fn lower_lost_id(&self, block: &Counters, id: u64) {
+        let word = &block[Counter::LostIssueId as usize];
         let known = word.load(Ordering::Relaxed);
         if known == 0 || id + 1 < known {
             word.store(id + 1, Ordering::Relaxed);
@@ -347,23 +490,26 @@ impl Inside<'_> {
     pub(crate) fn push_call(&self, what: u64, ticks: u64, correlation_id: u64, stream: u32) {
         let depth = self.depth.get();
         if depth < INSIDE_DEPTH {
-            // ORD(inside-of): Relaxed, the depth Release: a reader below the depth sees whole entries, of this call or
-            // of one that replaced it; a crash dump needs no more.
-            self.inside_word(depth, 0).store(what, Ordering::Relaxed);
-            self.inside_word(depth, 1).store(ticks, Ordering::Relaxed);
-            self.inside_word(depth, 2)
-                .store(correlation_id, Ordering::Relaxed);
-            self.inside_word(depth, 3).store(0, Ordering::Relaxed);
-            let around = if depth == 0 {
-                0
-            } else {
-                self.streams[depth].get()
-            };
-            self.streams[depth + 1].set(if stream != 0 { stream } else { around });
+            self.list_call(depth, [what, ticks, correlation_id], stream);
+        } else {
+            self.depth.set(depth + 1);
         }
+    }
+
+    /// Lists a call at `depth`, below `INSIDE_DEPTH`.
+    #[inline(always)]
+    fn list_call(&self, depth: usize, words: [u64; INSIDE_WORDS - 1], stream: u32) {
+        // ORD(inside-of): Relaxed, the depth Release: a reader below the depth sees whole entries, of this call or
+        // of one that replaced it; a crash dump needs no more.
+        let header = self.header;
+        for (index, word) in words.into_iter().enumerate() {
+            inside_word(header, depth, index).store(word, Ordering::Relaxed);
+        }
+        inside_word(header, depth, INSIDE_WORDS - 1).store(0, Ordering::Relaxed);
+        let around = self.streams[depth].get();
+        self.streams[depth + 1].set(if stream != 0 { stream } else { around });
         self.depth.set(depth + 1);
-        self.depth_word()
-            .store((depth + 1).min(INSIDE_DEPTH) as u64, Ordering::Release);
+        depth_word(header).store((depth + 1) as u64, Ordering::Release);
     }
 
     /// The thread has left the call with that correlation id. True when the call was exported as open already.
@@ -388,6 +534,17 @@ impl Inside<'_> {
         exported
     }
 
+    /// True when this thread knows that the queue is announced.
+    #[inline(always)]
+    pub(crate) fn knows_queue(&self, queue: u64, agent: u64) -> bool {
+        self.queue.get() == [queue, agent]
+    }
+
+    /// Remembers an announced queue.
+    pub(crate) fn know_queue(&self, queue: u64, agent: u64) {
+        self.queue.set([queue, agent]);
+    }
+
     /// The thread delivers completions.
     #[inline(always)]
     pub(crate) fn mark_handler(&self) {
@@ -397,7 +554,7 @@ impl Inside<'_> {
     /// Stream of the call that the thread is inside of, 0 = unknown.
     #[inline(always)]
     pub(crate) fn call_stream(&self) -> u32 {
-        self.streams[self.depth.get().min(INSIDE_DEPTH)].get() * u32::from(self.depth.get() > 0)
+        self.streams[self.depth.get().min(INSIDE_DEPTH)].get()
     }
 
     /// Opens a range; false when too many are open, then its pop is ignored as well.
@@ -485,19 +642,21 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn put(&self, cursor: &Cursor, words: &[u64], session: u32) -> bool {
+    fn put(&self, cursor: &Cursor, words: &[u64]) -> bool {
         let cells = words.len() / CELL_WORDS;
-        let mut count = cursor.count.get();
-        if count + cells > SEGMENT_CELLS {
-            if !self.next_segment(cursor) {
-                return false;
-            }
-            count = 0;
+        if cursor.count.get() + cells > SEGMENT_CELLS && !self.next_segment(cursor) {
+            return false;
         }
-        if session != cursor.session.get() {
-            self.widen_sessions(cursor, session);
-        }
-        // SAFETY: base is the open segment's first word and count + cells <= SEGMENT_CELLS (I3, above); not below
+        self.put_at(cursor, cursor.count.get(), words);
+        true
+    }
+
+    /// Writes and publishes a record at `count`, where the cursor stands; the open segment has room for it.
+    #[inline(always)]
+    fn put_at(&self, cursor: &Cursor, count: usize, words: &[u64]) {
+        let cells = words.len() / CELL_WORDS;
+        debug_assert!(count == cursor.count.get() && count + cells <= SEGMENT_CELLS);
+        // SAFETY: base is the open segment's first word and count + cells <= SEGMENT_CELLS (I3, the callers); not below
         // `count`, so no reader looks there (I2); one writer (I1); aligned, and only accessed as atomic words.
         let place = unsafe {
             std::slice::from_raw_parts(
@@ -506,18 +665,15 @@ impl Lane {
             )
         };
         handover::write(place, words);
-        count += cells;
-        cursor.count.set(count);
-        if let Some(committed) = cursor.committed.get() {
-            handover::publish(committed, count as u64);
-        }
-        true
+        cursor.count.set(count + cells);
+        handover::publish(cursor.committed.get(), (count + cells) as u64);
     }
 
-    #[cold]
-    fn widen_sessions(&self, cursor: &Cursor, session: u32) {
-        cursor.session.set(session);
-        let range = self.region.entry(cursor.segment.get(), word::SESSIONS);
+    /// The open segment of records holds some of `session`.
+    fn widen_sessions(&self, session: u32) {
+        let range = self
+            .region
+            .entry(self.records.segment.get(), word::SESSIONS);
         let known = range.load(Ordering::Relaxed);
         let (low, high) = (crate::record::low(known), crate::record::high(known));
         let low = if low == 0 { session } else { low.min(session) };
@@ -535,7 +691,7 @@ impl Lane {
         else {
             return false;
         };
-        if cursor.committed.get().is_some() {
+        if cursor.segment.get() != u32::MAX {
             self.region.seal(cursor.segment.get());
         }
         self.sequence.set(sequence + 1);
@@ -543,9 +699,11 @@ impl Lane {
         cursor.count.set(0);
         cursor
             .committed
-            .set(Some(self.region.entry(segment, word::COMMITTED)));
+            .set(self.region.entry(segment, word::COMMITTED));
         cursor.segment.set(segment);
-        cursor.session.set(0);
+        if cursor.kind == SegmentKind::Records {
+            self.widen_sessions(self.session.get());
+        }
         true
     }
 }
@@ -559,6 +717,26 @@ pub(crate) enum Laneless {
     CopyIssued = 4,
     DispatchDone = 5,
     CopyDone = 6,
+}
+
+/// How many calls the "inside of" stack lists.
+#[inline(always)]
+fn depth_word(header: &[Word; LANE_BYTES / 8]) -> &Word {
+    &header[LANE_INSIDE_OFFSET / 8 - 1]
+}
+
+/// A word of the "inside of" stack.
+#[inline(always)]
+fn inside_word(header: &[Word; LANE_BYTES / 8], depth: usize, index: usize) -> &Word {
+    &header[LANE_INSIDE_OFFSET / 8 + depth * INSIDE_WORDS + index]
+}
+
+/// A block of counters in a lane's header.
+fn counters(header: &'static [Word; LANE_BYTES / 8], slot: usize) -> &'static Counters {
+    let first = LANE_COUNTERS_OFFSET / 8 + slot * SESSION_SLOT_WORDS;
+    header[first..]
+        .first_chunk()
+        .expect("the blocks lie within the header (asserted in `limits`)")
 }
 
 /// Counts for a thread that has no lane, or must not touch it.

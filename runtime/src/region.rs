@@ -164,6 +164,15 @@ impl Region {
         self.word(self.header.lane_table_offset as usize + lane * LANE_BYTES + byte)
     }
 
+    /// All words of a lane's header.
+    pub(crate) fn lane_header(&self, lane: usize) -> &[Word; LANE_BYTES / 8] {
+        debug_assert!(lane < self.header.lane_count as usize);
+        let offset = self.header.lane_table_offset as usize + lane * LANE_BYTES;
+        // SAFETY: within the mapping (above) and aligned to a page; all access to these words is atomic; mapped for
+        // ever.
+        unsafe { &*self.base.as_ptr().add(offset).cast() }
+    }
+
     /// A word of a segment's entry.
     #[inline]
     pub(crate) fn entry(&self, segment: u32, index: usize) -> &Word {

@@ -11,7 +11,7 @@ use crate::control::{CONTROL, Control, STATES};
 use crate::gate::{self, Barrier};
 use crate::header::{HEARTBEAT_OFFSET, Header, PHASE_OFFSET, Phase, VERSION};
 use crate::identity::{Identity, thread_id};
-use crate::lane::{Lane, Laneless, laneless};
+use crate::lane::{Fast, Lane, Laneless, laneless};
 use crate::limits::{AHEAD_BYTES, SEGMENT_BYTES};
 use crate::record::Kind;
 use crate::region::{self, Region};
@@ -159,7 +159,7 @@ impl Runtime {
             RetiredSet::new().map_err(|error| failed("reserving memory beside", &path, error))?;
         let barrier = gate::register();
         let lanes: Vec<Lane> = (0..region.header().lane_count)
-            .map(|index| Lane::new(index as u16, region, control))
+            .map(|index| Lane::new(index as u16, region, control, barrier))
             .collect();
         let runtime = &*Box::leak(Box::new(Self {
             region,
@@ -189,9 +189,10 @@ impl Runtime {
         Ok(runtime)
     }
 
+    /// The control page. Only tests have another one than the process's.
     #[inline(always)]
     pub(crate) fn control(&self) -> &'static Control {
-        self.control
+        if cfg!(test) { self.control } else { &CONTROL }
     }
 
     pub(crate) fn region(&self) -> &'static Region {
@@ -229,6 +230,18 @@ impl Runtime {
     pub fn backing_failed(&self) -> bool {
         self.backing_failed
             .load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// An append to the open session by the calling thread, when it may take the fast way (see [`Lane::fast`]).
+    #[inline(always)]
+    pub(crate) fn fast<const CELLS: usize>(&self) -> Option<Fast<'static>> {
+        let lane = tls::get() as *const Lane;
+        // SAFETY: the word is 0 or a lane that this thread claimed; lanes live as long as the process.
+        let lane: &'static Lane = unsafe { lane.as_ref() }?;
+        if cfg!(test) && !std::ptr::eq(lane.control, self.control) {
+            return None;
+        }
+        lane.fast::<CELLS>()
     }
 
     /// The calling thread's lane; claims one the first time. `session` counts the loss when there is none.
