@@ -150,15 +150,16 @@ fn name_thread(out: &mut Vec<u8>, pid: u64, tid: u64, name: &str, sort_index: u6
     );
 }
 
+/// Rows about a process. Their thread id is the process's own: 0 is no id.
 fn name_process(out: &mut Vec<u8>, pid: u64, name: &str, label: &str) {
-    metadata_row(out, "process_name", pid, 0, "name", &quoted(name));
-    metadata_row(out, "process_labels", pid, 0, "labels", &quoted(label));
+    metadata_row(out, "process_name", pid, pid, "name", &quoted(name));
+    metadata_row(out, "process_labels", pid, pid, "labels", &quoted(label));
     let index = pid.to_string();
     metadata_row(
         out,
         "process_sort_index",
         pid,
-        0,
+        pid,
         "sort_index",
         index.as_bytes(),
     );

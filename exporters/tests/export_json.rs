@@ -139,9 +139,9 @@ fn times_have_exactly_three_decimals_and_rows_have_names() {
             .unwrap_or_else(|| panic!("{name} of {pid}/{tid}"))["args"]
             .clone()
     };
-    assert_eq!(row("process_name", 4242, 0)["name"], "synthetic");
-    assert_eq!(row("process_labels", 4242, 0)["labels"], "CPU");
-    assert_eq!(row("process_sort_index", 4242, 0)["sort_index"], 4242);
+    assert_eq!(row("process_name", 4242, 4242)["name"], "synthetic");
+    assert_eq!(row("process_labels", 4242, 4242)["labels"], "CPU");
+    assert_eq!(row("process_sort_index", 4242, 4242)["sort_index"], 4242);
     assert_eq!(
         row("thread_name", 4242, 4242)["name"],
         "thread 4242 (synthetic)"
@@ -150,9 +150,12 @@ fn times_have_exactly_three_decimals_and_rows_have_names() {
         row("thread_name", 4242, 4243)["name"],
         "thread 4243 (worker)"
     );
-    assert_eq!(row("process_labels", 5_000_000, 0)["labels"], "GPU 0");
     assert_eq!(
-        row("process_sort_index", 5_000_000, 0)["sort_index"],
+        row("process_labels", 5_000_000, 5_000_000)["labels"],
+        "GPU 0"
+    );
+    assert_eq!(
+        row("process_sort_index", 5_000_000, 5_000_000)["sort_index"],
         5_000_000
     );
     assert_eq!(row("thread_name", 5_000_000, 1)["name"], "stream 1 ");

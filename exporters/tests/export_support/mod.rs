@@ -309,12 +309,11 @@ pub fn check_rules(value: &Value) {
         let pid = event["pid"].as_u64().expect("pid is a number");
         let tid = event["tid"].as_u64().expect("tid is a number");
         assert!((1..1 << 31).contains(&pid), "{event}");
-        assert!(tid < 1 << 31, "{event}");
+        assert!((1..1 << 31).contains(&tid), "{event}");
         assert!(event["name"].is_string(), "{event}");
         match event["ph"].as_str().unwrap() {
             "M" => assert!(event.get("ts").is_none()),
             "X" => {
-                assert!(tid > 0, "{event}");
                 assert!(
                     event["args"].is_object() && event["cat"].is_string(),
                     "{event}"
@@ -334,7 +333,7 @@ pub fn check_rules(value: &Value) {
                     assert!(event["args"]["correlation"].is_u64(), "{event}");
                 }
             }
-            "i" | "s" | "f" => assert!(tid > 0, "{event}"),
+            "i" | "s" | "f" => {}
             other => panic!("phase {other}"),
         }
     }
