@@ -162,6 +162,8 @@ pub struct Facts {
     pub thread_names: HashMap<u32, String>,
     /// Labels.
     pub labels: Vec<Label>,
+    /// Late records by session, of lanes whose counters for it went to another session.
+    pub late: HashMap<u64, u64>,
     strings: HashMap<u64, Text>,
     pending_metadata: Vec<(u64, u64)>,
     /// Thread, name, source.
@@ -323,6 +325,7 @@ impl Facts {
                     name: word(3),
                 });
             }
+            Some(Kind::Late) => *self.late.entry(word(1)).or_default() += word(2),
             _ => {}
         }
     }

@@ -19,6 +19,8 @@ use crate::sync::Ordering;
 const BUSY: Duration = Duration::from_millis(1);
 /// Between rounds otherwise.
 const IDLE: Duration = Duration::from_millis(20);
+/// How long the rounds stay short after the last session.
+const AWAKE: Duration = Duration::from_secs(1);
 /// Between anchors of all clocks.
 const ANCHOR: Duration = Duration::from_secs(1);
 /// Rounds between looks for threads without a name.
@@ -53,6 +55,7 @@ impl Runtime {
     ) {
         let mut ring_head = 0;
         let mut anchored = Instant::now();
+        let mut last_busy = Instant::now();
         let mut round = 0u32;
         while !self.finalizing.load(StdOrdering::Relaxed) {
             self.beat();
@@ -68,13 +71,18 @@ impl Runtime {
                 each_round();
             }
             let busy = self.open_session() != 0 || self.pending.load(StdOrdering::Relaxed);
+            if busy {
+                last_busy = Instant::now();
+            }
             if anchored.elapsed() >= ANCHOR {
                 anchored = Instant::now();
                 if busy {
                     self.announce_anchor();
                 }
             }
-            std::thread::sleep(if busy { BUSY } else { IDLE });
+            // Sessions may follow each other within a millisecond: awake a while longer, or 8 come and go in one nap.
+            let awake = last_busy.elapsed() < AWAKE;
+            std::thread::sleep(if awake { BUSY } else { IDLE });
         }
     }
 

@@ -445,6 +445,13 @@ impl Inside<'_> {
         // The old session was accounted for (a session starts only when the one 8 before it was taken), so nobody
         // relies on the slot while it changes hands.
         tag.store(0, Ordering::Release);
+        let late = slot[Counter::Late as usize].load(Ordering::Relaxed);
+        if late != 0 {
+            // Without room in the sticky log they are counted with the older sessions only.
+            let mut words = [0; CELL_WORDS];
+            words[..3].copy_from_slice(&[head_word(Kind::Late, 1, 0, 0), known, late]);
+            self.put(&self.sticky, &words);
+        }
         for (from, into) in slot.iter().zip(shared).skip(1) {
             let value = from.load(Ordering::Relaxed);
             if value != 0 {

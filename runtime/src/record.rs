@@ -50,6 +50,7 @@
 //! | OpenRange | 1 | as Range, with end 0 |
 //! | ThreadName | 1 | 1: thread id, 2: name, 3: source (0 the program, 1 the kernel) |
 //! | Label | 1 | 1: what u32 ([`label`]), 2: handle, 3: name |
+//! | Late | 1 | 1: session, 2: records of it that came to one lane after it was accounted for; written when the lane's counters for it are given to another session |
 
 use crate::limits::{CELL_WORDS, RECORD_CELLS_MAX};
 
@@ -120,6 +121,8 @@ pub enum Kind {
     ThreadName = 80,
     /// A name the program gave to an agent, device or stream.
     Label = 81,
+    /// How many records of a session came late, as far as one lane knows.
+    Late = 82,
 }
 
 impl Kind {
@@ -158,6 +161,7 @@ impl Kind {
             79 => OpenRange,
             80 => ThreadName,
             81 => Label,
+            82 => Late,
             _ => return None,
         })
     }

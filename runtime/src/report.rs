@@ -235,10 +235,14 @@ fn take_end(report: &mut SessionReport, end: &SessionEnd) {
 
 fn take_counters(report: &mut SessionReport, trace: &Trace, unfinished: bool) {
     report.unfinished = unfinished;
-    let Some(block) = trace.session_counters(report.id) else {
+    let counted = trace.session_counters(report.id);
+    // A lane counts a session's late records in its counters for it, or has announced them when it gave those away.
+    let announced = trace.facts().late.get(&report.id).copied().unwrap_or(0);
+    let late = announced + counted.map_or(0, |block| block.get(Counter::Late));
+    report.late = report.late.max(late);
+    let Some(block) = counted else {
         return;
     };
-    report.late = report.late.max(block.get(Counter::Late));
     let lost = block.lost();
     for (known, newer) in report.lost.0.iter_mut().zip(lost.0) {
         *known = (*known).max(newer);

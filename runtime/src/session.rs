@@ -53,6 +53,9 @@ struct Pending {
     requested_ns: u64,
     closed_at: Instant,
     begin_ns: u64,
+    /// When the housekeeper asks after it at the SDK, and how long it waits then.
+    next_ask: Instant,
+    interval: Duration,
 }
 
 /// Results kept for a stop that comes after the session was accounted for by somebody else.
@@ -243,16 +246,22 @@ impl Runtime {
                     false,
                 );
                 accounting.remember(end);
-            } else if age > ASK_FIRST
-                && let Some(end) = self.try_retired(
-                    &accounting.closed[at],
-                    ask.as_deref_mut().map(|ask| ask as Ask<'_>),
-                )
-            {
-                accounting.closed.remove(at);
-                accounting.remember(end);
-            } else {
+                continue;
+            }
+            let pending = &mut accounting.closed[at];
+            if now < pending.next_ask {
                 at += 1;
+                continue;
+            }
+            pending.next_ask = now + pending.interval;
+            pending.interval = (pending.interval * 2).min(ASK_LONGEST);
+            let asked = ask.as_deref_mut().map(|ask| ask as Ask<'_>);
+            match self.try_retired(&accounting.closed[at], asked) {
+                Some(end) => {
+                    accounting.closed.remove(at);
+                    accounting.remember(end);
+                }
+                None => at += 1,
             }
         }
         if !accounting.closed.is_empty() {
@@ -289,6 +298,8 @@ impl Runtime {
                         .load(StdOrdering::Relaxed),
                     begin_ns: self.begins[session as usize % STATES].load(StdOrdering::Relaxed),
                     closed_at: Instant::now(),
+                    next_ask: Instant::now() + ASK_FIRST,
+                    interval: ASK_FIRST,
                 });
             }
         }
