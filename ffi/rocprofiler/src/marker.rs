@@ -122,7 +122,7 @@ pub unsafe extern "C" fn control(
             }
             // When the call returns, so that the resume itself is not the first thing in the trace.
             (sys::ROCPROFILER_MARKER_CONTROL_API_ID_roctxProfilerResume, false) => {
-                let _ = window::open(runtime);
+                window::open_or_tell(runtime);
             }
             _ => {}
         }

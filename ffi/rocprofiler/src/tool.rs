@@ -214,7 +214,7 @@ unsafe extern "C" fn finalize(_: *mut c_void) {
         let Some(runtime) = Runtime::global() else {
             return;
         };
-        callbacks::name_refused(runtime);
+        window::tell(runtime);
         runtime.finalize();
         runtime.discard_unasked_file();
     }));

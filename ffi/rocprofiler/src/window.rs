@@ -5,7 +5,7 @@
 //! that a callback could hold (facts B), so both may be done inside the roctx callbacks.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use strandline::{Runtime, Status};
 use strandline_rocprofiler_sys as sys;
@@ -27,6 +27,9 @@ pub struct Contexts {
 }
 
 static CONTEXTS: OnceLock<Contexts> = OnceLock::new();
+/// Sessions that could not be opened where nobody gets the status, and how many of them the trace tells.
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+static REFUSED_TOLD: AtomicU64 = AtomicU64::new(0);
 /// The retirement context is active.
 static RETIRING: AtomicBool = AtomicBool::new(false);
 
@@ -71,6 +74,17 @@ pub fn open(runtime: &Runtime) -> Result<u64, Status> {
     Ok(session)
 }
 
+/// Opens a session for a caller that gets no status: what fails is told in the trace. In a roctx callback.
+pub fn open_or_tell(runtime: &Runtime) {
+    match open(runtime) {
+        // Resumed twice: the session goes on.
+        Ok(_) | Err(Status::SessionOpen) => {}
+        Err(_) => {
+            REFUSED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Closes a session. Any thread, also in a roctx callback.
 ///
 /// # Errors
@@ -88,9 +102,18 @@ pub fn ask() {
     retirement::flush();
 }
 
+/// Says in the trace what the callbacks could not. Not in a callback.
+pub fn tell(runtime: &Runtime) {
+    crate::callbacks::name_refused(runtime);
+    let refused = REFUSED.load(Ordering::Relaxed);
+    if REFUSED_TOLD.swap(refused, Ordering::Relaxed) != refused {
+        runtime.metadata(b"sessions refused", refused.to_string().as_bytes());
+    }
+}
+
 /// Stops retirement once no session needs it, and says what the callbacks could not. Not in a callback.
 pub fn rest(runtime: &Runtime) {
-    crate::callbacks::name_refused(runtime);
+    tell(runtime);
     let Some(context) = CONTEXTS.get().and_then(|contexts| contexts.retirement) else {
         return;
     };

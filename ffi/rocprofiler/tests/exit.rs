@@ -61,15 +61,22 @@ impl Arm {
     fn catches(&self, scratch: &Scratch) -> Result<(), String> {
         let own = support::run(&mut self.command(&["overflow"], scratch, "api"), LIMIT);
         if own.clean() {
-            return Err(format!("{}: an overflow in the host went unseen", self.name));
+            return Err(format!(
+                "{}: an overflow in the host went unseen",
+                self.name
+            ));
         }
         scratch.clear();
         let folder = scratch.path("");
-        let mut command = self.command(&["cycles", "20", &folder.to_string_lossy()], scratch, "api");
+        let mut command =
+            self.command(&["cycles", "20", &folder.to_string_lossy()], scratch, "api");
         command.env("ROCSIM_PLANTED_OVERFLOW", "10");
         let planted = support::run(&mut command, LIMIT);
         if planted.clean() {
-            return Err(format!("{}: the SDK's planted overflow went unseen", self.name));
+            return Err(format!(
+                "{}: the SDK's planted overflow went unseen",
+                self.name
+            ));
         }
         Ok(())
     }
@@ -81,20 +88,32 @@ fn cycles_and_exits(arm: &Arm) {
     if let Err(why) = arm.catches(&scratch) {
         panic!("{why}");
     }
-    let (cycles, exits) = if support::full() { (2000, 200) } else { (200, 14) };
+    let (cycles, exits) = if support::full() {
+        (2000, 200)
+    } else {
+        (200, 14)
+    };
     let folder = scratch.path("");
     let folder = folder.to_string_lossy();
     let ended = arm.run(&["cycles", &cycles.to_string(), &folder], &scratch);
     ended.expect_clean(&format!("{}: {cycles} cycles", arm.name));
     let line = &ended.json_lines()[0];
     assert_eq!(at(line, "cycles"), cycles);
-    assert!(at(line, "incomplete") > 0, "no stop left records to come: nothing is tested");
+    assert!(
+        at(line, "incomplete") > 0,
+        "no stop left records to come: nothing is tested"
+    );
     // What was missing at a stop that did not wait came later and was counted, for its session or, when that was too
     // long ago, for all older ones.
     let (summary, _) = support::summary(&scratch.path("region.slt"));
     let sessions = summary["sessions"].as_array().expect("sessions");
     assert_eq!(sessions.len() as u64, cycles);
-    let sum = |path: &str| sessions.iter().map(|session| at(session, path)).sum::<u64>();
+    let sum = |path: &str| {
+        sessions
+            .iter()
+            .map(|session| at(session, path))
+            .sum::<u64>()
+    };
     assert_eq!(
         sum("dispatches/missing") + sum("copies/missing"),
         at(line, "missing")
@@ -239,11 +258,19 @@ fn sanitized() -> Result<PathBuf, String> {
 #[test]
 fn cycles_and_exits_under_glibcs_malloc_checks() {
     let library = "libc_malloc_debug.so.0";
-    let found = ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64"]
-        .iter()
-        .any(|folder| Path::new(folder).join(library).exists());
+    let found = [
+        "/lib/x86_64-linux-gnu",
+        "/usr/lib/x86_64-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+    ]
+    .iter()
+    .any(|folder| Path::new(folder).join(library).exists());
     if !found {
-        return support::skip("acceptance c under glibc's malloc checks", &format!("no {library}"));
+        return support::skip(
+            "acceptance c under glibc's malloc checks",
+            &format!("no {library}"),
+        );
     }
     let host = match host("host", &[]) {
         Ok(host) => host,
@@ -281,7 +308,11 @@ fn the_hosts_end_is_its_own() {
             let status = ended.status.expect("it ends");
             let got = std::os::unix::process::ExitStatusExt::signal(&status);
             assert_eq!((status.code(), got), (code, signal), "{start} {words:?}");
-            assert_eq!((&*ended.stdout, &*ended.stderr), ("", ""), "{start} {words:?}");
+            assert_eq!(
+                (&*ended.stdout, &*ended.stderr),
+                ("", ""),
+                "{start} {words:?}"
+            );
             // After an abort too, what was recorded is there.
             if start == "load" {
                 let (summary, _) = support::summary(&scratch.path("region.slt"));
@@ -296,7 +327,9 @@ fn the_hosts_end_is_its_own() {
         command.args(["return", "0"]);
         support::run(&mut command, LIMIT).expect_clean("one of several");
     }
-    let files = std::fs::read_dir(scratch.path("")).expect("the folder").count();
+    let files = std::fs::read_dir(scratch.path(""))
+        .expect("the folder")
+        .count();
     assert_eq!(files, 3);
 }
 
@@ -310,19 +343,28 @@ fn names_survive_their_code_objects() {
     };
     let scratch = Scratch::new("names");
     let mut command = support::traced(&host, &scratch.path("region.slt"), "api");
-    command.arg("unload").env("ROCSIM_LATE", "uniform:50ms:90ms");
+    command
+        .arg("unload")
+        .env("ROCSIM_LATE", "uniform:50ms:90ms");
     support::run(&mut command, LIMIT).expect_clean("unload");
     let (summary, _) = support::summary(&scratch.path("region.slt"));
     let mut names: Vec<(String, u64)> = summary["kernels"]
         .as_array()
         .expect("kernels")
         .iter()
-        .map(|kernel| (support::text_at(kernel, "mangled").to_owned(), at(kernel, "count")))
+        .map(|kernel| {
+            (
+                support::text_at(kernel, "mangled").to_owned(),
+                at(kernel, "count"),
+            )
+        })
         .collect();
     names.sort();
-    let want: Vec<(String, u64)> = ["6beta_1", "6beta_2", "7alpha_1", "7alpha_2", "7gamma_1", "7gamma_2"]
-        .iter()
-        .map(|name| (format!("_Z{name}Pfi"), 10))
-        .collect();
+    let want: Vec<(String, u64)> = [
+        "6beta_1", "6beta_2", "7alpha_1", "7alpha_2", "7gamma_1", "7gamma_2",
+    ]
+    .iter()
+    .map(|name| (format!("_Z{name}Pfi"), 10))
+    .collect();
     assert_eq!(names, want);
 }

@@ -249,7 +249,7 @@ fn mi350x_400() {
     rocprofv3(
         "amd-rocprofv3/mi350x_kernel_dispatch_400.results.json.gz",
         6,
-        2,
+        5,
     );
 }
 

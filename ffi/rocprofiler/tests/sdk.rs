@@ -42,7 +42,12 @@ fn pieces() -> Option<&'static Pieces> {
             required: double("required/libdouble.so", &["-DONLY_REQUIRED"])?,
             incomplete: double("incomplete/libdouble.so", &["-DINCOMPLETE"])?,
             copy: double("copy/libcopy.so", &["-Wl,-soname,libcopy.so"])?,
-            shim: c::compile("gcc", "shim.c", "shim.so", &["-std=gnu11", "-shared", "-fPIC"])?,
+            shim: c::compile(
+                "gcc",
+                "shim.c",
+                "shim.so",
+                &["-std=gnu11", "-shared", "-fPIC"],
+            )?,
             driver: c::compile(
                 "gcc",
                 "driver.c",
@@ -120,7 +125,13 @@ fn an_sdk_that_is_locked_or_too_old_is_named_and_leaves_the_host_alone() {
     for (status, name, value, library, says) in [
         ("11", "DOUBLE_STATUS", "16", &whole, "locked"),
         ("16", "DOUBLE_STATUS", "1", &whole, "creating a context"),
-        ("12", "DOUBLE_VERSION", "9900", &whole, "0.99.0 is older than 1.0.0"),
+        (
+            "12",
+            "DOUBLE_VERSION",
+            "9900",
+            &whole,
+            "0.99.0 is older than 1.0.0",
+        ),
         (
             "12",
             "DOUBLE_VERSION",
@@ -128,9 +139,21 @@ fn an_sdk_that_is_locked_or_too_old_is_named_and_leaves_the_host_alone() {
             &folder(&pieces.incomplete),
             "no function rocprofiler_start_context",
         ),
-        ("15", "STRANDLINE_BUDGET", "plenty", &whole, "STRANDLINE_BUDGET"),
+        (
+            "15",
+            "STRANDLINE_BUDGET",
+            "plenty",
+            &whole,
+            "STRANDLINE_BUDGET",
+        ),
         ("15", "STRANDLINE_KINDS", "hsa", &whole, "STRANDLINE_KINDS"),
-        ("9", "STRANDLINE_OUT", "/dev/null/x.slt", &whole, "/dev/null/x.slt"),
+        (
+            "9",
+            "STRANDLINE_OUT",
+            "/dev/null/x.slt",
+            &whole,
+            "/dev/null/x.slt",
+        ),
     ] {
         let scratch = Scratch::new("sdk");
         let mut command = driver(pieces, &["refused", status], &scratch);
@@ -164,7 +187,10 @@ fn an_sdk_with_only_the_required_functions_still_gives_a_proof() {
     let Some(pieces) = pieces() else { return };
     let scratch = Scratch::new("sdk");
     let mut command = driver(pieces, &["basic"], &scratch);
-    command.env("LD_LIBRARY_PATH", pieces.required.parent().expect("a folder"));
+    command.env(
+        "LD_LIBRARY_PATH",
+        pieces.required.parent().expect("a folder"),
+    );
     support::run(&mut command, LIMIT).expect_clean("basic, only the required functions");
     let summary = saved(&scratch);
     assert_eq!(text_at(&summary, "sessions/0/verdict"), "complete");
@@ -207,9 +233,16 @@ fn larger_structs_are_read_as_far_as_they_are_known() {
         .iter()
         .find(|record| record["kind"] == "dispatch")
         .expect("the dispatch");
-    assert_eq!((at(dispatch, "start_ns"), at(dispatch, "end_ns")), (100, 200));
+    assert_eq!(
+        (at(dispatch, "start_ns"), at(dispatch, "end_ns")),
+        (100, 200)
+    );
     assert_eq!(at(dispatch, "dispatch_id"), 5);
-    assert!(records.iter().any(|record| record["name"] == "hipEventRecord"));
+    assert!(
+        records
+            .iter()
+            .any(|record| record["name"] == "hipEventRecord")
+    );
 }
 
 /// A second tool that traces HSA: our records carry its ids; `ancestor` leads back to the launch.
@@ -309,10 +342,18 @@ fn appends_never_end() {
         support::run(&mut command, LIMIT).expect_clean("exit-under-load");
         let sessions = region(&scratch);
         let sessions = sessions["sessions"].as_array().expect("sessions").clone();
-        late += sessions.iter().map(|session| at(session, "late")).sum::<u64>();
+        late += sessions
+            .iter()
+            .map(|session| at(session, "late"))
+            .sum::<u64>();
     }
-    assert!(late >= runs, "each run has at least one late record: {late}");
-    support::say(&format!("case B04: {runs} exits under load, {late} late records"));
+    assert!(
+        late >= runs,
+        "each run has at least one late record: {late}"
+    );
+    support::say(&format!(
+        "case B04: {runs} exits under load, {late} late records"
+    ));
 }
 
 /// case B09.
@@ -369,9 +410,14 @@ fn callbacks_neither_allocate_nor_lock_nor_call_the_loader() {
 #[test]
 fn appends_make_no_system_calls() {
     let Some(pieces) = pieces() else { return };
-    let probe = Command::new("strace").args(["-c", "-o", "/dev/null", "true"]).output();
+    let probe = Command::new("strace")
+        .args(["-c", "-o", "/dev/null", "true"])
+        .output();
     if !probe.is_ok_and(|output| output.status.success()) {
-        support::skip("system calls of appends", "strace is not here, or may not trace");
+        support::skip(
+            "system calls of appends",
+            "strace is not here, or may not trace",
+        );
         return;
     }
     for what in ["hot-api", "hot-api-args", "hot-dispatch"] {
@@ -413,7 +459,10 @@ fn appends_make_no_system_calls() {
 fn instructions_of_the_hot_path() {
     let Some(pieces) = pieces() else { return };
     if !c::there_is("valgrind") {
-        support::skip("instructions of the hot path", "no valgrind on this machine");
+        support::skip(
+            "instructions of the hot path",
+            "no valgrind on this machine",
+        );
         return;
     }
     let count = |what: &str, calls: u64, function: &str| -> u64 {
@@ -424,7 +473,10 @@ fn instructions_of_the_hot_path() {
         command
             .args(["--tool=callgrind", "--collect-atstart=no"])
             .arg(format!("--toggle-collect={function}"))
-            .arg(format!("--callgrind-out-file={}", scratch.path("out").display()))
+            .arg(format!(
+                "--callgrind-out-file={}",
+                scratch.path("out").display()
+            ))
             .arg(plain.get_program())
             .args(plain.get_args());
         for (name, value) in plain.get_envs() {

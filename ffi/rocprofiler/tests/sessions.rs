@@ -46,6 +46,16 @@ fn held(trace: &Path) -> BTreeMap<u64, Held> {
     sessions
 }
 
+/// Sessions that the trace says were not opened.
+fn refused(trace: &Path) -> u64 {
+    let trace = strandline::Trace::open(trace).expect("the trace");
+    let metadata = &trace.facts().metadata;
+    metadata
+        .iter()
+        .find(|(key, _)| key == "sessions refused")
+        .map_or(0, |(_, value)| value.parse().expect("a number"))
+}
+
 /// 1,000 sessions, 1 ms apart; a session's stop does not wait, and its records come up to 3 sessions later.
 #[test]
 fn no_record_appears_in_another_session() {
@@ -53,7 +63,15 @@ fn no_record_appears_in_another_session() {
     let each = NODES * REPLAYS;
     let mut table = Table::new(
         &format!("acceptance d: {count} sessions 1 ms apart, records up to 3 sessions late"),
-        &["how a session ends", "sessions", "issued", "recorded", "missing", "late", "complete"],
+        &[
+            "how a session ends",
+            "sessions",
+            "issued",
+            "recorded",
+            "missing",
+            "late",
+            "complete",
+        ],
     );
     for (name, window, start, deadline) in [
         ("stop that does not wait", "--window=api", "api", 0),
@@ -100,8 +118,23 @@ fn no_record_appears_in_another_session() {
             .map(|work| work.dispatch_id)
             .collect();
         ids.sort_unstable();
-        assert_eq!(ids.len() as u64, each * count, "{name}: the ledger's own count");
-        assert_eq!(reports.len() as u64, count, "{name}: every session was opened");
+        // A session that can't be opened, since the one 8 before is still waiting for its proof, is told. A stop that is
+        // called accounts for its session; after a pause only the runtime's own thread does, when the machine lets it.
+        let refused = refused(&region);
+        assert!(
+            refused == 0 || window == "--window=roctx",
+            "{name}: {refused} refused"
+        );
+        assert_eq!(
+            reports.len() as u64 + refused,
+            count,
+            "{name}: every session was opened or is told"
+        );
+        assert_eq!(
+            ids.len(),
+            each as usize * reports.len(),
+            "{name}: the ledger's own count"
+        );
         for (report, own) in reports.iter().zip(ids.chunks(each as usize)) {
             let id = at(report, "id");
             let held = &held[&id];
@@ -119,10 +152,18 @@ fn no_record_appears_in_another_session() {
             let complete = text_at(report, "verdict") == "complete";
             assert_eq!(complete, missing == 0, "{name}: session {id}");
             // All were delivered in the end.
-            assert_eq!(at(report, "late"), missing, "{name}: session {id} counts its late records");
+            assert_eq!(
+                at(report, "late"),
+                missing,
+                "{name}: session {id} counts its late records"
+            );
         }
         if window == "--window=roctx" {
-            assert_eq!(sum("dispatches/missing"), 0, "{name}: nobody was in a hurry");
+            assert_eq!(
+                sum("dispatches/missing"),
+                0,
+                "{name}: nobody was in a hurry"
+            );
         }
         let complete = reports
             .iter()
@@ -155,7 +196,10 @@ fn every_call_is_one_record_or_is_counted() {
     let (threads, calls) = (16, if support::full() { 100_000 } else { 10_000 });
     let scratch = Scratch::new("calls");
     let (region, ledger) = (scratch.path("region.slt"), scratch.path("ledger"));
-    let (threads, calls) = (format!("--api-threads={threads}"), format!("--api-calls={calls}"));
+    let (threads, calls) = (
+        format!("--api-threads={threads}"),
+        format!("--api-calls={calls}"),
+    );
     // One session from load to exit: all calls belong to it.
     let mut command = support::sim(&["graph", &threads, &calls], &region, "load");
     command
@@ -168,7 +212,9 @@ fn every_call_is_one_record_or_is_counted() {
     let mut recorded: BTreeMap<String, u64> = BTreeMap::new();
     for record in support::dump(&region) {
         if record["kind"] == "api" {
-            *recorded.entry(text_at(&record, "name").to_owned()).or_default() += 1;
+            *recorded
+                .entry(text_at(&record, "name").to_owned())
+                .or_default() += 1;
         }
     }
     let lost: u64 = session["lost"]
@@ -200,7 +246,11 @@ fn every_call_is_one_record_or_is_counted() {
         assert_eq!(recorded.get(name).copied().unwrap_or(0), calls, "{name}");
         total += calls;
     }
-    assert_eq!(recorded.values().sum::<u64>(), total, "nothing that was not called");
+    assert_eq!(
+        recorded.values().sum::<u64>(),
+        total,
+        "nothing that was not called"
+    );
     assert_eq!(at(session, "api/recorded"), total);
     assert_eq!(at(session, "dispatches/issued"), ledger.traced());
     assert_eq!(at(session, "dispatches/missing"), 0);
@@ -246,14 +296,21 @@ fn what_finds_no_room_is_counted() {
         .iter()
         .filter(|(name, _)| {
             !name.starts_with("__")
-                && !["hipGetDevice", "hipSetDevice", "hipGetDeviceCount", "hipModuleGetFunction"]
-                    .contains(&&***name)
+                && ![
+                    "hipGetDevice",
+                    "hipSetDevice",
+                    "hipGetDeviceCount",
+                    "hipModuleGetFunction",
+                ]
+                .contains(&&***name)
         })
         .map(|(_, calls)| calls)
         .sum();
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     for record in support::dump(&region) {
-        *kinds.entry(text_at(&record, "kind").to_owned()).or_default() += 1;
+        *kinds
+            .entry(text_at(&record, "kind").to_owned())
+            .or_default() += 1;
     }
     let stored = |kind: &str| kinds.get(kind).copied().unwrap_or(0);
     let copies = ledger.copies.len() as u64;
@@ -329,11 +386,23 @@ fn calls_at_full_rate() {
     let tool = built().tool.as_path();
     let (ours, _) = rate(&mut with_tool(Some(tool), &[], "load"), "our tool");
     row("ours, one session", ours, 1);
-    let (idle, _) = rate(&mut with_tool(Some(tool), &[], "api"), "our tool, no session");
+    let (idle, _) = rate(
+        &mut with_tool(Some(tool), &[], "api"),
+        "our tool, no session",
+    );
     row("ours, no session", idle, 0);
-    let many = ["--window=api", "--sessions=2", "--gap-ms=2", "--deadline-ms=1000"];
+    let many = [
+        "--window=api",
+        "--sessions=2",
+        "--gap-ms=2",
+        "--deadline-ms=1000",
+    ];
     let (sessions, line) = rate(&mut with_tool(Some(tool), &many, "api"), "many sessions");
-    row("ours, sessions start and stop", sessions, at(&line, "sessions"));
+    row(
+        "ours, sessions start and stop",
+        sessions,
+        at(&line, "sessions"),
+    );
     table.print();
     assert!(at(&line, "modules") > 0, "no code object came or went");
     let (summary, _) = support::summary(&scratch.path("region.slt"));
