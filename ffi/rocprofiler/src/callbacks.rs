@@ -97,6 +97,16 @@ pub(crate) fn ids(record: &sys::rocprofiler_callback_tracing_record_t) -> Ids {
     }
 }
 
+/// The ids of an API call on its own thread: its external id is the SDK's, else what the host pushed.
+#[inline(always)]
+fn call_ids(record: &sys::rocprofiler_callback_tracing_record_t) -> Ids {
+    let mut ids = ids(record);
+    if ids.external == 0 {
+        ids.external = strandline::embed::top(0).unwrap_or(0);
+    }
+    ids
+}
+
 #[inline(always)]
 unsafe fn token(user_data: *mut sys::rocprofiler_user_data_t) -> Token {
     // SAFETY: the SDK's slot for this record, valid during the callback; never null (facts C.2).
@@ -168,6 +178,7 @@ pub unsafe extern "C" fn hip_api(
             let op = record.operation as u32;
             let stream = hip::stream(runtime, op, hip::Args::new(data), record.thread_id as u32);
             let token = runtime.api_enter(operation, ids(&record), stream);
+            runtime.external_ids(record.correlation_id.internal);
             // SAFETY: the slot of this call.
             unsafe { set_token(user_data, token) };
         } else if record.phase == sys::ROCPROFILER_CALLBACK_PHASE_EXIT {
@@ -183,7 +194,7 @@ pub unsafe extern "C" fn hip_api(
             runtime.api_exit(
                 token,
                 operation,
-                ids(&record),
+                call_ids(&record),
                 return_value(data),
                 arguments.as_ref(),
             );
