@@ -201,6 +201,16 @@ const QUEUE_FIRST: u64 = 3;
 const FIRST_KERNEL: u64 = 7;
 /// Shapes of one kernel that are interned; more of them are written out each time.
 const SHAPES_MAX: usize = 16;
+/// Work of a stream that is remembered for calls that wait: what started before such a call ended, and ended after it, is
+/// hardly ever more than one less than this.
+const RECENT: usize = 4;
+/// Calls that return when their stream, or the whole device, has done its work.
+const STREAM_WAITS: [&[u8]; 3] = [
+    b"hipStreamSynchronize",
+    b"hipStreamSynchronize_spt",
+    b"cudaStreamSynchronize",
+];
+const DEVICE_WAITS: [&[u8]; 2] = [b"hipDeviceSynchronize", b"cudaDeviceSynchronize"];
 /// Stands for the queue of copies.
 const COPY_QUEUE: u64 = u64::MAX;
 /// Tag of a packet in a trace, and of a render stage in a packet.
@@ -257,7 +267,23 @@ struct Shape {
 /// A stream on a device.
 #[derive(Debug, Default)]
 struct StreamRow {
+    /// Device and stream.
+    key: u64,
     lanes: FlatLanes,
+    /// Ends and event ids of its newest work, for calls that wait for it.
+    recent: [(u64, u64); RECENT],
+    next: usize,
+}
+
+/// A call that waits for the device, until its end is written.
+#[derive(Debug)]
+struct Wait {
+    start: u64,
+    end: u64,
+    sequence: u64,
+    track: Option<u64>,
+    /// Stream, or all of them.
+    stream: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -286,6 +312,9 @@ struct State {
     names: IdMap<u64, u32>,
     /// Calls that have named their work.
     launched: Ids,
+    /// Calls that wait and whose end is not written yet, and the earliest of their ends.
+    waits: Vec<Wait>,
+    next_wait_end: u64,
     ranges: RangesById,
     range_rows: usize,
     memory: Memory,
@@ -511,6 +540,8 @@ impl<'o> Perfetto<'o> {
                 newest_row: None,
                 names: IdMap::default(),
                 launched: Ids::default(),
+                waits: Vec::new(),
+                next_wait_end: u64::MAX,
                 ranges: RangesById::default(),
                 range_rows: 0,
                 memory: Memory::default(),
@@ -670,6 +701,7 @@ impl<'o> Perfetto<'o> {
         report: &mut ExportReport,
     ) -> Result<(Vec<std::path::PathBuf>, u64), ExportError> {
         for (index, process) in model.processes.iter().enumerate() {
+            self.settle_waits(index, u64::MAX);
             self.settle_depths(index, u64::MAX);
             for at in 0..self.states[index].depth_list.len() {
                 self.write_depth(index, at);
@@ -831,6 +863,7 @@ impl<'o> Perfetto<'o> {
         end: u64,
         name: (usize, &[u8]),
         category: u64,
+        waits_for: Option<Option<usize>>,
         fill: impl FnOnce(&mut Vec<u8>),
     ) {
         let thread = &mut self.states[index].thread_list[at];
@@ -856,14 +889,56 @@ impl<'o> Perfetto<'o> {
                 fill(out);
             });
         });
-        packet(block, sequence, NEEDS_STATE, Some(end), |out| {
-            message(out, field::TRACK_EVENT, |out| {
-                uint(out, field::EVENT_TYPE, END);
-                if let Some(track) = track {
-                    uint(out, field::TRACK_UUID, track);
-                }
+        if let Some(stream) = waits_for {
+            // What it waited for is known only when the records have come to its end.
+            let state = &mut self.states[index];
+            state.next_wait_end = state.next_wait_end.min(end);
+            state.waits.push(Wait {
+                start,
+                end,
+                sequence,
+                track,
+                stream,
             });
-        });
+            return;
+        }
+        end_packet(block, sequence, end, track, &[]);
+    }
+
+    /// Writes the ends of calls that waited for the device and ended by `now`, with the last work that each waited for.
+    #[cold]
+    fn settle_waits(&mut self, index: usize, now: u64) {
+        let state = &mut self.states[index];
+        let waits = std::mem::take(&mut state.waits);
+        state.next_wait_end = u64::MAX;
+        let devices = state.row_list.iter().map(|row| row.key >> 32);
+        let one_device = devices.clone().max() == devices.min();
+        for wait in waits {
+            if wait.end > now {
+                state.next_wait_end = state.next_wait_end.min(wait.end);
+                state.waits.push(wait);
+                continue;
+            }
+            let mut ids = Vec::new();
+            for row in &state.row_list {
+                let waited = match wait.stream {
+                    Some(stream) => row.key & u64::from(u32::MAX) == stream as u64,
+                    // Which device the thread had chosen, no record says.
+                    None => one_device,
+                };
+                let within = |(end, _): &&(u64, u64)| (wait.start..=wait.end).contains(end);
+                if waited && let Some((_, id)) = row.recent.iter().filter(within).max() {
+                    ids.push(*id);
+                }
+            }
+            end_packet(
+                &mut self.out.block,
+                wait.sequence,
+                wait.end,
+                wait.track,
+                &ids,
+            );
+        }
     }
 
     fn call(
@@ -898,6 +973,13 @@ impl<'o> Perfetto<'o> {
             domain::MARKER | domain::USER => (4, false),
             _ => (1, true),
         };
+        let waits_for = if STREAM_WAITS.contains(&&name.name[..]) {
+            process.drawn_stream(record).map(Some)
+        } else if DEVICE_WAITS.contains(&&name.name[..]) {
+            Some(None)
+        } else {
+            None
+        };
         self.report.arrows += u64::from(count);
         self.report.calls += 1;
         self.span(
@@ -907,6 +989,7 @@ impl<'o> Perfetto<'o> {
             end,
             (operation, &name.name),
             category,
+            waits_for,
             |out| {
                 if id != 0 {
                     annotate(out, annotation!("correlation_id"), id);
@@ -946,13 +1029,22 @@ impl<'o> Perfetto<'o> {
         let name_place = self.name_place(process, index, record.name_id());
         let name = name_bytes(process, record.name_id());
         self.report.ranges += 1;
-        self.span(index, place, start, end, (name_place, &name), 4, |out| {
-            annotate(out, annotation!("session"), record.session().into());
-            keep_bytes(out, &name);
-            if open {
-                annotate_flag(out, annotation!("open"));
-            }
-        });
+        self.span(
+            index,
+            place,
+            start,
+            end,
+            (name_place, &name),
+            4,
+            None,
+            |out| {
+                annotate(out, annotation!("session"), record.session().into());
+                keep_bytes(out, &name);
+                if open {
+                    annotate_flag(out, annotation!("open"));
+                }
+            },
+        );
     }
 
     fn range_by_id(
@@ -1100,7 +1192,10 @@ impl<'o> Perfetto<'o> {
         }
         let rows = &mut state.row_list;
         let at = *state.rows.entry(key).or_insert_with(|| {
-            rows.push(StreamRow::default());
+            rows.push(StreamRow {
+                key,
+                ..StreamRow::default()
+            });
             rows.len() as u32 - 1
         });
         state.newest_row = Some((key, at));
@@ -1274,6 +1369,9 @@ impl<'o> Perfetto<'o> {
         }
         self.report.unlinked += u64::from(target.is_none());
         let event = self.states[index].event_base.wrapping_add(number);
+        let recent = &mut self.states[index].row_list[row];
+        recent.recent[recent.next % RECENT] = (end, event);
+        recent.next += 1;
         let joined = target.unwrap_or(record.correlation_id());
         let mut tail = Small::new();
         small_arg(&mut tail, arg!("correlation_id"), joined);
@@ -1574,6 +1672,8 @@ impl State {
             newest_row: None,
             names: IdMap::default(),
             launched: Ids::default(),
+            waits: Vec::new(),
+            next_wait_end: u64::MAX,
             ranges: RangesById::default(),
             range_rows: 0,
             memory: Memory::default(),
@@ -1582,6 +1682,25 @@ impl State {
             ends: BinaryHeap::new(),
         }
     }
+}
+
+/// The end of a span, with the stages it waited for.
+fn end_packet(out: &mut Vec<u8>, sequence: u64, end: u64, track: Option<u64>, waited: &[u64]) {
+    packet(out, sequence, NEEDS_STATE, Some(end), |out| {
+        message(out, field::TRACK_EVENT, |out| {
+            uint(out, field::EVENT_TYPE, END);
+            if let Some(track) = track {
+                uint(out, field::TRACK_UUID, track);
+            }
+            if !waited.is_empty() {
+                message(out, field::GPU_CORRELATION, |out| {
+                    for &id in waited {
+                        uint(out, 2, id);
+                    }
+                });
+            }
+        });
+    });
 }
 
 /// Notes that a name is interned now; true when it was before.
@@ -1876,6 +1995,9 @@ impl Visitor for Perfetto<'_> {
         start: u64,
         end: u64,
     ) -> Result<(), ExportError> {
+        if start >= self.states[index].next_wait_end {
+            self.settle_waits(index, start);
+        }
         match record.kind() {
             Some(Kind::Api | Kind::OpenCall) => self.call(process, index, record, start, end),
             Some(Kind::Dispatch | Kind::Copy) => self.work(process, index, record, start, end),

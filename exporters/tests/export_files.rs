@@ -242,7 +242,8 @@ fn a_copied_region_reads_back_equal() {
     let trace = Trace::open(&source).unwrap();
     let out = folder.file("out.slt");
     let report = export(std::slice::from_ref(&trace), &out, &Options::default()).unwrap();
-    assert_eq!(report.files, [out.clone()]);
+    assert_eq!(report.files.first(), Some(&out));
+    assert_eq!(report.files.len(), 1);
     assert_eq!(report.records, 10_000);
     let copy = Trace::open(&out).unwrap();
     assert_eq!(copy.damage(), []);

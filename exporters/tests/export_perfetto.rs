@@ -309,6 +309,68 @@ fn two_calls_with_one_id_claim_their_work_once() {
 }
 
 #[test]
+fn calls_that_wait_name_the_last_work_that_they_waited_for() {
+    let mut region = region();
+    region.operation(domain::RUNTIME, 300, "hipStreamSynchronize");
+    region.operation(domain::RUNTIME, 301, "hipDeviceSynchronize");
+    region.stream(2, 0x200);
+    for (id, stream, start, end) in [
+        (1, 1, 2_000, 3_000),
+        (2, 1, 3_000, 4_000),
+        (3, 2, 2_500, 9_000),
+        (4, 1, 4_900, 6_500),
+        (5, 1, 6_600, 6_700),
+    ] {
+        dispatch(
+            &mut region,
+            1,
+            Dispatch {
+                id,
+                stream,
+                start,
+                end,
+                ..Dispatch::default()
+            },
+        );
+    }
+    // Waits for stream 1 until kernel 2 is done; the next call begins where it ends; the last one waits for all.
+    api(&mut region, 0, 300, 10, 2_200, 5_000);
+    api(&mut region, 0, LAUNCH, 11, 5_000, 5_100);
+    api(&mut region, 0, 301, 12, 5_200, 9_100);
+    close(&mut region, 5, 0, 90_000);
+    let (trace, _) = perfetto(&[region.trace()]);
+    let waits: Vec<(u64, u64, Vec<u64>)> = trace
+        .slices
+        .iter()
+        .map(|slice| {
+            let of = |id: &u64| {
+                trace
+                    .stages
+                    .iter()
+                    .find(|stage| stage.event_id == *id)
+                    .unwrap()
+                    .args["dispatch_id"]
+                    .parse()
+                    .unwrap()
+            };
+            (
+                slice.start - BOOT_NS,
+                slice.end.unwrap() - BOOT_NS,
+                slice.waits.iter().map(of).collect(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        waits,
+        [
+            (2_200, 5_000, vec![2]),
+            (5_000, 5_100, vec![]),
+            (5_200, 9_100, vec![5, 3])
+        ]
+    );
+}
+
+#[test]
 fn case_b17_streams_are_small_integers_and_the_unknown_one_is_its_own() {
     let mut region = region();
     for stream in 2..=6u32 {

@@ -476,6 +476,7 @@ pub struct Slice {
     pub end: Option<u64>,
     pub name: String,
     pub submits: Vec<u64>,
+    pub waits: Vec<u64>,
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -743,6 +744,9 @@ pub fn import(bytes: &[u8]) -> Imported {
                     .and_then(Vec::pop)
                     .expect("an end has a begin");
                 out.slices[slice].end = Some(time);
+                if let Some(list) = event.message(3000) {
+                    out.slices[slice].waits = list.all(2).map(Field::number).collect();
+                }
             }
             kind => {
                 let submits = event
@@ -765,6 +769,7 @@ pub fn import(bytes: &[u8]) -> Imported {
                     end: (kind == 3).then_some(time),
                     name: name.expect("a slice has a name"),
                     submits,
+                    waits: Vec::new(),
                     annotations,
                 });
             }

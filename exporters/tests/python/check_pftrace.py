@@ -35,10 +35,11 @@ def extension(message, number):
 
 
 def varints(data):
-    """The unpacked varints of field 1."""
+    """The unpacked varints of GpuCorrelation: those of field 1 (work submitted); field 2 is work waited for."""
     values, at = [], 0
     while at < len(data):
-        assert data[at] == 0x08, "field 1, not packed"
+        field = data[at]
+        assert field in (0x08, 0x10), "field 1 or 2, not packed"
         at += 1
         value = shift = 0
         while True:
@@ -48,7 +49,8 @@ def varints(data):
             shift += 7
             if byte < 0x80:
                 break
-        values.append(value)
+        if field == 0x08:
+            values.append(value)
     return values
 
 
