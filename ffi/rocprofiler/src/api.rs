@@ -109,10 +109,10 @@ pub fn find(inside_sdk: *const c_char) -> Result<&'static Api, String> {
         };
         // SAFETY: as above.
         let text = unsafe { describe() };
-        // SAFETY: as above; null reads as no text.
         if text.is_null() {
             String::new()
         } else {
+            // SAFETY: not null, and a terminated string that lives as long as the process.
             unsafe { CStr::from_ptr(text) }
                 .to_string_lossy()
                 .into_owned()

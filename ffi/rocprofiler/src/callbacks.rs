@@ -446,8 +446,8 @@ pub unsafe extern "C" fn scratch(
         let start_ns = now.wrapping_sub(now.wrapping_sub(token.payload()) & 0xffff_ffff_ffff);
         let allocated = record.operation == sys::ROCPROFILER_SCRATCH_MEMORY_ALLOC as i32;
         // Fields that an event does not set keep old values (facts C.6): the size is only read where it is set.
-        // SAFETY: at the end of an allocation `args` is its alloc_end member.
         let bytes = if allocated {
+            // SAFETY: at the end of an allocation `args` is its alloc_end member.
             unsafe { data.args.alloc_end.size }
         } else {
             0
@@ -455,7 +455,7 @@ pub unsafe extern "C" fn scratch(
         let event = MemoryEvent {
             ids: ids(&record),
             operation: record.operation as u32,
-            flags: data.flags as u32,
+            flags: data.flags,
             bytes: bytes as u64,
             agent: data.agent_id.handle,
             queue: data.queue_id.handle,
@@ -497,7 +497,7 @@ pub unsafe extern "C" fn code_object(
                 load_base: data.load_base,
                 load_size: data.load_size,
                 load_delta: data.load_delta,
-                storage_type: data.storage_type as u32,
+                storage_type: data.storage_type,
             });
         } else if record.operation
             == sys::ROCPROFILER_CODE_OBJECT_DEVICE_KERNEL_SYMBOL_REGISTER as i32

@@ -115,8 +115,8 @@ unsafe extern "C" fn retired(
             let header = unsafe { &*header };
             // SAFETY: a union of the pair and its hash; tracing records use the pair.
             let kind = unsafe { header.__bindgen_anon_1.__bindgen_anon_1 };
-            if kind.category != sys::ROCPROFILER_BUFFER_CATEGORY_TRACING as u32
-                || kind.kind != sys::ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT as u32
+            if kind.category != sys::ROCPROFILER_BUFFER_CATEGORY_TRACING
+                || kind.kind != sys::ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT
                 || header.payload.is_null()
             {
                 continue;

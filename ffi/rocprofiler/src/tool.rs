@@ -312,7 +312,7 @@ fn service(
         )
     };
     check(status, || {
-        let name = sys::names::callback_kind_name(kind as u32).unwrap_or("?");
+        let name = sys::names::callback_kind_name(kind).unwrap_or("?");
         format!("configuring {name}")
     })
 }
@@ -598,7 +598,7 @@ fn announce_agent(runtime: &Runtime, agent: &sys::rocprofiler_agent_v0_t) {
     }
     runtime.agent(&AgentFact {
         handle: agent.id.handle,
-        kind: agent.type_ as u32,
+        kind: agent.type_,
         node: agent.node_id,
         logical_node: agent.logical_node_id as u32,
         type_index: agent.logical_node_type_id as u32,
