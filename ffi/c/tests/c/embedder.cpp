@@ -61,7 +61,7 @@ static void finalizing() {
 /// as long as it was allowed to be, and nothing crashes.
 static std::atomic<int> inside_calls{0}, refused{0};
 static void inside() {
-    if (std::strcmp(mode, "inside") != 0 || !STRANDLINE_HAS_SESSION()) return;
+    if (std::strcmp(mode, "inside") != 0) return;
     const int call = ++inside_calls;
     const uint64_t number = *strandline_session_word;
     auto result = strandline::make<strandline_stop_result>();
