@@ -361,6 +361,33 @@ fn used_wrongly_it_answers_with_a_status() {
 }
 
 #[test]
+fn no_sequence_of_calls_crashes() {
+    let scratch = Scratch::new("random");
+    let seeds: u64 = std::env::var("STRANDLINE_SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse().ok())
+        .unwrap_or(3);
+    let Some((cc, _)) = compilers().first().copied() else {
+        return;
+    };
+    let program = scratch.path("random");
+    let sanitize: &[&OsStr] = if sanitizer(cc, "address,undefined") {
+        &[
+            OsStr::new("-fsanitize=address,undefined"),
+            OsStr::new("-fno-sanitize-recover=all"),
+        ]
+    } else {
+        &[]
+    };
+    build(cc, "gnu11", &source("random.c"), sanitize, &program);
+    for seed in 1..=seeds {
+        let mut command = Command::new(&program);
+        command.arg(&scratch.0).arg(seed.to_string()).arg("3000");
+        run(&mut command).expect_ok();
+    }
+}
+
+#[test]
 fn what_was_appended_is_read_back() {
     let scratch = Scratch::new("roundtrip");
     for (cc, _) in compilers() {
