@@ -49,9 +49,12 @@ step_demo() {
     rm -rf "$dir"
 }
 step_readers() {
-    [ -x exporters/tests/python/run.sh ] || { skip "no reader checks in this tree"; return; }
-    "$python" -c 'import perfetto' 2>/dev/null || { skip "the Python package perfetto is not installed"; return; }
-    STRANDLINE_PYTHON="$python" exporters/tests/python/run.sh
+    "$python" -c 'import perfetto, hta, torch_tb_profiler' 2>/dev/null || {
+        skip "the Python packages of exporters/tests/python/requirements.txt are not installed"
+        return
+    }
+    STRANDLINE_PYTHON="$python" STRANDLINE_REQUIRE_READERS=1 \
+        cargo test --release -p strandline-exporters --test export_readers
 }
 step_tsan() {
     [ -x runtime/tests/tsan.sh ] || { skip "no ThreadSanitizer programs in this tree"; return; }
