@@ -18,6 +18,7 @@
 //! | [`own`] | a host with its own settings, or its own source |
 //! | [`window`] | opening and closing sessions with their contexts |
 //! | [`c_api`] | what embedders call |
+//! | [`instant`] | the C functions that append |
 //! | [`log`] | the only place that talks |
 
 pub mod api;
@@ -25,6 +26,7 @@ pub mod c_api;
 pub mod callbacks;
 pub mod export;
 pub mod hip;
+pub mod instant;
 pub mod log;
 pub mod marker;
 pub mod options;

@@ -1,0 +1,149 @@
+//! A reader of a live region, as another process would be: it maps the file and follows the published heads.
+//!
+//! It looks only at what a head has published, and reads each cell once. The region must not recycle segments while it
+//! reads (window mode).
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use strandline::header::Header;
+use strandline::limits::{CELL_WORDS, SEGMENT_BYTES, SEGMENT_CELLS, SEGMENT_ENTRY_BYTES};
+use strandline::record::{Kind, Record};
+
+/// Free entries after the last used one that are still looked at: claims come nearly in order.
+const FREE_RUN: usize = 64;
+
+/// How far a segment was read.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Cells read, by segment.
+    read: Vec<u32>,
+    /// All segments below are read to their end.
+    first: usize,
+}
+
+/// The mapped region.
+#[derive(Debug)]
+pub struct RegionReader {
+    base: *const u8,
+    bytes: usize,
+    header: Header,
+    progress: Mutex<Progress>,
+}
+
+// SAFETY: the mapping is read-only and lives as long as the value; what writers change is read atomically.
+unsafe impl Send for RegionReader {}
+// SAFETY: as above.
+unsafe impl Sync for RegionReader {}
+
+impl Drop for RegionReader {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `open`.
+        unsafe { libc::munmap(self.base.cast_mut().cast(), self.bytes) };
+    }
+}
+
+impl RegionReader {
+    /// Maps the region.
+    pub fn open(file: &File) -> Result<Self, String> {
+        let bytes = file.metadata().map_err(|error| error.to_string())?.len() as usize;
+        // SAFETY: a fresh read-only mapping.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(format!(
+                "mapping the region: {}",
+                std::io::Error::last_os_error()
+            ));
+        }
+        // SAFETY: the header's bytes are mapped and do not change after the region was made.
+        let head = unsafe { std::slice::from_raw_parts(base.cast::<u8>(), 4096.min(bytes)) };
+        let header = Header::decode(head, bytes as u64).map_err(|error| error.to_string())?;
+        Ok(Self {
+            base: base.cast_const().cast(),
+            bytes,
+            progress: Mutex::new(Progress {
+                read: vec![0; header.segment_count as usize],
+                first: 0,
+            }),
+            header,
+        })
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
+        // SAFETY: within the mapping and aligned (above); writers write it atomically.
+        unsafe { &*self.base.add(offset).cast() }
+    }
+
+    /// Calls `body` with each record that was published since the last call.
+    pub fn drain(
+        &self,
+        mut body: impl FnMut(Record<'_>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut progress = self.progress.lock().map_err(|_| "poisoned".to_owned())?;
+        let mut free = 0;
+        for segment in progress.first..self.header.segment_count as usize {
+            let entry = self.header.segment_table_offset as usize + segment * SEGMENT_ENTRY_BYTES;
+            let state = self.word(entry).load(Ordering::Acquire);
+            if state & 0xff == 0 {
+                free += 1;
+                if free > FREE_RUN {
+                    break;
+                }
+                continue;
+            }
+            free = 0;
+            let committed =
+                (self.word(entry + 8).load(Ordering::Acquire) as usize).min(SEGMENT_CELLS);
+            let read = progress.read[segment] as usize;
+            // Sticky segments hold facts.
+            if state >> 8 & 0xff == 0 && read < committed {
+                self.records(segment, read, committed, &mut body)?;
+            }
+            progress.read[segment] = committed as u32;
+            if state & 0xff == 2 && segment == progress.first {
+                progress.first += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn records(
+        &self,
+        segment: usize,
+        from: usize,
+        to: usize,
+        body: &mut impl FnMut(Record<'_>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let start = self.header.segments_offset as usize + segment * SEGMENT_BYTES;
+        assert!(to <= SEGMENT_CELLS && start + SEGMENT_BYTES <= self.bytes);
+        // SAFETY: within the segment (above), below its published head (an Acquire load), and nobody writes there any
+        // more: in window mode a published cell never changes.
+        let words = unsafe {
+            std::slice::from_raw_parts(
+                self.base.add(start + from * CELL_WORDS * 8).cast::<u64>(),
+                (to - from) * CELL_WORDS,
+            )
+        };
+        let mut left = words;
+        while !left.is_empty() {
+            let record = Record::parse(left).map_err(|error| error.to_string())?;
+            left = &left[record.words().len()..];
+            if !matches!(record.kind(), Some(Kind::Thread | Kind::Enqueue)) {
+                body(record)?;
+            }
+        }
+        Ok(())
+    }
+}
