@@ -164,6 +164,8 @@ pub struct Facts {
     pub labels: Vec<Label>,
     /// Late records by session, of lanes whose counters for it went to another session.
     pub late: HashMap<u64, u64>,
+    /// Sessions whose records are not kept any longer, in the order of their release.
+    pub released: Vec<u64>,
     strings: HashMap<u64, Text>,
     pending_metadata: Vec<(u64, u64)>,
     /// Thread, name, source.
@@ -318,6 +320,7 @@ impl Facts {
                 self.pending_thread_names
                     .push((low(word(1)), word(2), word(3)));
             }
+            Some(Kind::SessionReleased) => self.released.push(word(1)),
             Some(Kind::Label) => {
                 self.labels.push(Label {
                     what: low(word(1)),

@@ -53,7 +53,6 @@ impl Runtime {
         mut ask: Option<Box<dyn FnMut() + Send>>,
         mut each_round: Option<Box<dyn FnMut() + Send>>,
     ) {
-        let mut ring_head = 0;
         let mut anchored = Instant::now();
         let mut last_busy = Instant::now();
         let mut round = 0u32;
@@ -61,7 +60,10 @@ impl Runtime {
             self.beat();
             self.back_ahead();
             self.account_closed(ask.as_mut().map(|ask| &mut **ask as Ask<'_>));
-            self.checksum_sealed(&mut ring_head);
+            if let Ok(mut released) = self.released.try_lock() {
+                self.checksum_sealed(&mut released.ring_head, CHECKSUMS);
+                self.free_released(&mut released);
+            }
             self.reclaim_dead_lanes();
             if round.is_multiple_of(NAMES_EVERY) {
                 self.name_threads();
@@ -86,8 +88,9 @@ impl Runtime {
         }
     }
 
-    fn checksum_sealed(&self, head: &mut u64) {
-        for _ in 0..CHECKSUMS {
+    /// Takes up to `most` sealed segments from the ring and gives them their checksum. Under the lock of `Released`.
+    pub(crate) fn checksum_sealed(&self, head: &mut u64, most: usize) {
+        for _ in 0..most {
             let Some(segment) = self.region().ring().take(head) else {
                 return;
             };

@@ -24,6 +24,7 @@ use crate::control::{CONTROL, Control};
 use crate::counters::Counter;
 use crate::gate::{self, Barrier};
 use crate::handover;
+use crate::header::Mode;
 use crate::limits::{
     CELL_BYTES, CELL_WORDS, INSIDE_DEPTH, INSIDE_WORDS, LANE_BYTES, LANE_COUNTERS_OFFSET,
     LANE_INSIDE_OFFSET, LANE_RANGES_OFFSET, RANGE_DEPTH, SEGMENT_CELLS, SESSION_SLOT_WORDS,
@@ -96,6 +97,10 @@ pub struct Lane {
     sticky: Cursor,
     thread: Cell<u32>,
     sequence: Cell<u32>,
+    /// The lane's segments of records, oldest to newest, linked by `Region::link`; `u32::MAX` = none. Only flight mode
+    /// follows the chain.
+    oldest: Cell<u32>,
+    newest: Cell<u32>,
     range_depth: Cell<usize>,
     /// Stream of the call at each depth from 1 on, inherited from the one around it; 0 = unknown, as outside of all.
     streams: [Cell<u32>; INSIDE_DEPTH + 1],
@@ -176,6 +181,8 @@ impl Lane {
             sticky: Cursor::new(SegmentKind::Sticky),
             thread: Cell::new(0),
             sequence: Cell::new(0),
+            oldest: Cell::new(u32::MAX),
+            newest: Cell::new(u32::MAX),
             range_depth: Cell::new(0),
             streams: [const { Cell::new(0) }; INSIDE_DEPTH + 1],
             owner: Word::new(0),
@@ -690,15 +697,24 @@ impl Lane {
         range.store(pair(low, high.max(session)), Ordering::Relaxed);
     }
 
-    /// Seals the open segment and claims another. Wait-free; false when none is free.
+    /// Seals the open segment and claims another; in flight mode, when none is free, takes the lane's own oldest.
+    /// Wait-free; false when there is none.
     #[cold]
     fn next_segment(&self, cursor: &Cursor) -> bool {
         let sequence = self.sequence.get();
-        let Some(segment) = self
-            .region
-            .claim(cursor.kind, self.index, self.thread.get(), sequence)
-        else {
-            return false;
+        let (index, thread) = (self.index, self.thread.get());
+        let segment = match self.region.claim(cursor.kind, index, thread, sequence) {
+            Some(segment) => segment,
+            None => match self.take_oldest() {
+                Some(oldest) => {
+                    let cells = self
+                        .region
+                        .reuse(oldest, cursor.kind, index, thread, sequence);
+                    handover::count(&self.header[crate::limits::LANE_REUSED_OFFSET / 8], cells);
+                    oldest
+                }
+                None => return false,
+            },
         };
         if cursor.segment.get() != u32::MAX {
             self.region.seal(cursor.segment.get());
@@ -711,9 +727,41 @@ impl Lane {
             .set(self.region.entry(segment, word::COMMITTED));
         cursor.segment.set(segment);
         if cursor.kind == SegmentKind::Records {
+            self.chain(segment);
             self.widen_sessions(self.session.get());
         }
         true
+    }
+
+    /// Takes the oldest segment of records out of the chain: flight mode, and never the open one.
+    fn take_oldest(&self) -> Option<u32> {
+        let oldest = self.oldest.get();
+        if self.region.header().mode != Mode::Flight
+            || oldest == u32::MAX
+            || oldest == self.records.segment.get()
+        {
+            return None;
+        }
+        if oldest == self.newest.get() {
+            self.oldest.set(u32::MAX);
+            self.newest.set(u32::MAX);
+        } else {
+            // ORD(link): Relaxed. The lane's own word.
+            let next = self.region.link(oldest).load(Ordering::Relaxed);
+            self.oldest.set(next as u32);
+        }
+        Some(oldest)
+    }
+
+    /// Appends a segment of records to the chain.
+    fn chain(&self, segment: u32) {
+        match self.newest.replace(segment) {
+            u32::MAX => self.oldest.set(segment),
+            newest => self
+                .region
+                .link(newest)
+                .store(segment.into(), Ordering::Relaxed),
+        }
     }
 }
 

@@ -53,6 +53,8 @@ pub mod record;
 #[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
+mod release;
+#[cfg(not(loom))]
 pub mod report;
 #[cfg(not(loom))]
 mod retired;
@@ -66,6 +68,8 @@ mod session;
 mod session_end;
 #[cfg(not(loom))]
 pub mod settings;
+#[cfg(not(loom))]
+mod snapshot;
 #[cfg(not(loom))]
 mod status;
 #[cfg(not(loom))]

@@ -78,6 +78,8 @@ const _: () = assert!(
 );
 const _: () = assert!(STRING_BYTES_MAX < SEGMENT_BYTES);
 
+/// Offset of the count of cells that the lane reused in flight mode, bytes.
+pub const LANE_REUSED_OFFSET: usize = 8;
 /// Offset of the per-session counters in a lane header, bytes.
 pub const LANE_COUNTERS_OFFSET: usize = 128;
 /// Offset of the "inside of" stack in a lane header, bytes.

@@ -8,6 +8,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 
+use crate::sync::{Ordering, Word};
+
 /// A read-only view of a whole file, or of bytes in memory.
 #[derive(Debug)]
 pub(crate) struct ReadMap {
@@ -15,6 +17,8 @@ pub(crate) struct ReadMap {
     bytes: usize,
     owned: Option<Vec<u64>>,
     mapped: bool,
+    /// Counts the views of memory that lives on.
+    pin: Option<&'static Word>,
 }
 
 // SAFETY: the pages are only read through `&self`; the pointer is owned by this value alone.
@@ -49,6 +53,7 @@ impl ReadMap {
             bytes,
             owned: None,
             mapped: true,
+            pin: None,
         })
     }
 
@@ -66,19 +71,53 @@ impl ReadMap {
             bytes: data.len(),
             owned: Some(words),
             mapped: false,
+            pin: None,
         }
+    }
+
+    /// Takes words, aligned as they are.
+    pub(crate) fn words_owned(mut words: Vec<u64>) -> Self {
+        if words.is_empty() {
+            words.push(0);
+        }
+        Self {
+            base: NonNull::from(&mut words[0]).cast(),
+            bytes: words.len() * 8,
+            owned: Some(words),
+            mapped: false,
+            pin: None,
+        }
+    }
+
+    /// True when nobody else can change what is seen.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owned.is_some()
+    }
+
+    /// One word that a live writer changes, or `None` beyond the view.
+    pub(crate) fn word(&self, offset: usize) -> Option<&Word> {
+        debug_assert!(offset.is_multiple_of(8));
+        if offset.checked_add(8)? > self.bytes {
+            return None;
+        }
+        // SAFETY: in bounds (above), aligned to 8, and all writers of such words write them atomically; loads only.
+        Some(unsafe { &*self.base.as_ptr().add(offset).cast::<Word>() })
     }
 
     /// A view of memory that lives as long as the process.
     ///
     /// # Safety
-    /// `base` must be readable for `bytes` bytes until the process ends, and aligned to 8.
-    pub(crate) unsafe fn forever(base: NonNull<u8>, bytes: usize) -> Self {
+    /// `base` must be readable for `bytes` bytes until the process ends, and aligned to 8. `pin` counts this view while it
+    /// lives.
+    pub(crate) unsafe fn forever(base: NonNull<u8>, bytes: usize, pin: &'static Word) -> Self {
+        // ORD(pin): Relaxed. Ordered against freeing by the lock under which both happen.
+        pin.fetch_add(1, Ordering::Relaxed);
         Self {
             base,
             bytes,
             owned: None,
             mapped: false,
+            pin: Some(pin),
         }
     }
 
@@ -121,6 +160,10 @@ impl ReadMap {
 
 impl Drop for ReadMap {
     fn drop(&mut self) {
+        if let Some(pin) = self.pin {
+            // ORD(pin): Release. Pairs with the Acquire load in `free_released`: all reads were made before.
+            pin.fetch_sub(1, Ordering::Release);
+        }
         if self.mapped && self.owned.is_none() {
             // SAFETY: this value made the mapping in `file` and nobody else holds its address.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };

@@ -51,6 +51,7 @@
 //! | ThreadName | 1 | 1: thread id, 2: name, 3: source (0 the program, 1 the kernel) |
 //! | Label | 1 | 1: what u32 ([`label`]), 2: handle, 3: name |
 //! | Late | 1 | 1: session, 2: records of it that came to one lane after it was accounted for; written when the lane's counters for it are given to another session |
+//! | SessionReleased | 1 | 1: session |
 
 use crate::limits::{CELL_WORDS, RECORD_CELLS_MAX};
 
@@ -123,6 +124,8 @@ pub enum Kind {
     Label = 81,
     /// How many records of a session came late, as far as one lane knows.
     Late = 82,
+    /// A session's records are not kept any longer.
+    SessionReleased = 83,
 }
 
 impl Kind {
@@ -162,6 +165,7 @@ impl Kind {
             80 => ThreadName,
             81 => Label,
             82 => Late,
+            83 => SessionReleased,
             _ => return None,
         })
     }

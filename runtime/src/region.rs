@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 use crate::bitmap::FreeBits;
 use crate::handover;
-use crate::header::Header;
+use crate::header::{Header, Mode};
 use crate::limits::{HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_ENTRY_BYTES};
 use crate::map;
 use crate::ring::Ring;
@@ -34,9 +34,13 @@ pub(crate) struct Region {
     backed: Word,
     ring_places: Vec<Word>,
     ring_tail: Word,
+    /// Of each segment, the next one of its lane; see `Lane`. Private, so that a reader needs not believe it.
+    links: Vec<Word>,
     free_words: Vec<Word>,
     free: Word,
     hint: Word,
+    /// Views of the live pages that are open: nothing is freed under them.
+    pins: Word,
 }
 
 // SAFETY: the mapping lives as long as the process and is only accessed through atomics or by a lane's one writer.
@@ -124,9 +128,11 @@ impl Region {
             backed: Word::new(0),
             ring_places: words(segments.next_power_of_two()),
             ring_tail: Word::new(0),
+            links: words(segments),
             free_words: words(segments.div_ceil(64)),
             free: Word::new(0),
             hint: Word::new(0),
+            pins: Word::new(0),
             header,
         })
     }
@@ -258,6 +264,29 @@ impl Region {
         sequence: u32,
     ) -> Option<u32> {
         let segment = self.free_bits().claim()?;
+        self.open(segment, kind, lane, thread, sequence);
+        Some(segment)
+    }
+
+    /// Reuses one of the lane's own sealed segments: flight mode. The lane's owner; wait-free. Returns how many cells
+    /// were published in it.
+    pub(crate) fn reuse(
+        &self,
+        segment: u32,
+        kind: SegmentKind,
+        lane: u16,
+        thread: u32,
+        sequence: u32,
+    ) -> u64 {
+        // ORD(committed): Relaxed. The lane's own store.
+        let cells = self.entry(segment, word::COMMITTED).load(Ordering::Relaxed);
+        self.retire(segment);
+        self.open(segment, kind, lane, thread, sequence);
+        cells
+    }
+
+    /// Writes the entry of a segment that is nobody else's, and opens it.
+    fn open(&self, segment: u32, kind: SegmentKind, lane: u16, thread: u32, sequence: u32) {
         handover::renew();
         let old = StateWord::unpack(self.entry(segment, word::STATE).load(Ordering::Relaxed));
         let generation = old.map_or(0, |old| old.generation);
@@ -286,17 +315,24 @@ impl Region {
         // ORD(claim): Release. Pairs with the Acquire loads of readers.
         self.entry(segment, word::STATE)
             .store(state.pack(), Ordering::Release);
-        Some(segment)
     }
 
-    /// Seals a segment: nothing more is written to it. The owning lane only.
+    /// The word that says which segment of its lane follows a segment.
+    pub(crate) fn link(&self, segment: u32) -> &Word {
+        &self.links[segment as usize]
+    }
+
+    /// Seals a segment: nothing more is written to it. The owning lane only. In flight mode nobody is told: the lane may
+    /// reuse it at once, and the ring holds a segment only once.
     pub(crate) fn seal(&self, segment: u32) {
         let entry = self.entry(segment, word::STATE);
         let open = entry.load(Ordering::Relaxed);
         let sealed = open & !0xff | SegmentState::Sealed as u64;
         // ORD(seal): Release. A reader that sees "sealed" sees the last committed count.
         entry.store(sealed, Ordering::Release);
-        self.ring().push(segment);
+        if self.header.mode != Mode::Flight {
+            self.ring().push(segment);
+        }
     }
 
     /// Claims all free segments for nobody and punches their memory out of the file. Best effort; once, at the end.
@@ -312,9 +348,14 @@ impl Region {
         }
     }
 
-    /// Takes a segment back into the pool: bumps its generation first, so that a reader that copied from it notices.
-    /// The caller owns the segment (collector, or its lane in flight mode).
+    /// Takes a sealed segment back into the pool. Whoever knows that no lane, ring or reader has it.
     pub(crate) fn recycle(&self, segment: u32) {
+        self.retire(segment);
+        self.free_bits().give(segment);
+    }
+
+    /// Bumps a segment's generation first of all, so that a reader that copies from it notices.
+    fn retire(&self, segment: u32) {
         let entry = self.entry(segment, word::STATE);
         let old = StateWord::unpack(entry.load(Ordering::Relaxed));
         let generation = old.map_or(0, |old| old.generation).wrapping_add(1);
@@ -325,19 +366,23 @@ impl Region {
             generation,
         };
         handover::retire(entry, self.entry(segment, word::COMMITTED), state.pack());
-        self.free_bits().give(segment);
     }
 
-    /// The whole region as a reader sees it, without a file.
-    pub(crate) fn read_map(&self) -> map::ReadMap {
+    /// The whole region as a reader sees it, without a file; pinned while the view lives.
+    pub(crate) fn read_map(&'static self) -> map::ReadMap {
         // SAFETY: the mapping is never unmapped and is readable over its whole length: what is not backed yet reads as
         // holes of the file, and a reader only follows published heads.
-        unsafe { map::ReadMap::forever(self.base, self.header.region_bytes as usize) }
+        unsafe { map::ReadMap::forever(self.base, self.header.region_bytes as usize, &self.pins) }
+    }
+
+    /// How many views are open.
+    pub(crate) fn pins(&self) -> &Word {
+        &self.pins
     }
 }
 
 /// Refuses a size beyond the process's limit on file size: the kernel would answer with SIGXFSZ, which ends the host.
-fn within_file_limit(bytes: u64) -> io::Result<()> {
+pub(crate) fn within_file_limit(bytes: u64) -> io::Result<()> {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,

@@ -138,7 +138,7 @@ pub fn launch_ids(trace: &Trace) -> IdSet {
     ids
 }
 
-/// The reports of all sessions, in order.
+/// The reports of all sessions, in order; not of those that were released.
 pub fn sessions(trace: &Trace) -> Vec<SessionReport> {
     let launches = launch_ids(trace);
     let mut reports: Vec<SessionReport> = Vec::new();
@@ -149,7 +149,8 @@ pub fn sessions(trace: &Trace) -> Vec<SessionReport> {
         .map(|begin| (begin.session, begin.vendor_ns));
     let ends = &trace.facts().session_ends;
     for (id, begin_ns) in begins.chain(ends.iter().map(|end| (end.session, end.begin_ns))) {
-        if !reports.iter().rev().any(|report| report.id == id) {
+        let released = trace.facts().released.contains(&id);
+        if !released && !reports.iter().rev().any(|report| report.id == id) {
             reports.push(SessionReport {
                 id,
                 begin_ns,
@@ -164,7 +165,9 @@ pub fn sessions(trace: &Trace) -> Vec<SessionReport> {
         .map(|(index, report)| (report.id, index))
         .collect();
     for end in ends {
-        take_end(&mut reports[place[&end.session]], end);
+        if let Some(&index) = place.get(&end.session) {
+            take_end(&mut reports[index], end);
+        }
     }
     for report in &mut reports {
         take_counters(

@@ -15,9 +15,11 @@ use crate::lane::{Fast, Lane, Laneless, laneless};
 use crate::limits::{AHEAD_BYTES, SEGMENT_BYTES};
 use crate::record::Kind;
 use crate::region::{self, Region};
+use crate::release::Released;
 use crate::retired::RetiredSet;
 use crate::session::Accounting;
 use crate::settings::Settings;
+use crate::snapshot;
 use crate::status::Status;
 use crate::sync::Ordering;
 use crate::tables::{HandleTable, OnceSet};
@@ -48,6 +50,7 @@ pub struct Runtime {
     streams: HandleTable,
     pub(crate) retired: RetiredSet,
     pub(crate) accounting: Mutex<Accounting>,
+    pub(crate) released: Mutex<Released>,
     /// State word of each lane whose thread's name was announced.
     pub(crate) named_threads: Mutex<Vec<u64>>,
     /// A session waits for its proof.
@@ -170,6 +173,7 @@ impl Runtime {
             streams: HandleTable::new(),
             retired,
             accounting: Mutex::new(Accounting::default()),
+            released: Mutex::new(Released::default()),
             named_threads: Mutex::new(Vec::new()),
             pending: AtomicBool::new(false),
             finalizing: AtomicBool::new(false),
@@ -411,12 +415,49 @@ impl Runtime {
         inside || self.is_finalizing()
     }
 
-    /// The region as a reader sees it now.
+    /// The region as a reader sees it now. In flight mode this is a copy; else it is the live pages, and as long as the
+    /// trace lives no segment of a released session is freed.
     ///
     /// # Errors
     /// Never for a region that this process made, unless its header was damaged.
     pub fn trace(&self) -> Result<Trace, TraceError> {
-        Trace::from_map(self.region.read_map(), self.region.path())
+        // In a forked child the lock may be held for ever; and nothing is freed there.
+        let released = self.control().barrier().map(|_| self.released());
+        let map = self.region.read_map();
+        drop(released);
+        Trace::from_map(map, self.region.path())
+    }
+
+    /// Writes a consistent copy of the region while appends go on: a `.slt` file, with the name that was given or, if that
+    /// exists already, `STEM.PID.EXT`. Returns the name. Not in a callback. A window's region is copied as well as that
+    /// of flight mode.
+    ///
+    /// # Errors
+    /// What the system said; then there is no file. In a forked child always.
+    pub fn snapshot(&self, path: &Path) -> std::io::Result<PathBuf> {
+        use std::os::unix::fs::FileExt;
+        if self.control().barrier().is_none() {
+            return Err(std::io::Error::other("a forked child has no region"));
+        }
+        let header = self.region.header();
+        region::within_file_limit(header.region_bytes)?;
+        let (file, path) = region::create_file(path, header.pid)?;
+        let mut bytes = Vec::with_capacity(SEGMENT_BYTES);
+        let sink = &mut |offset: usize, words: &[u64]| {
+            bytes.clear();
+            bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            file.write_all_at(&bytes, offset as u64)
+        };
+        let copied = file
+            .set_len(header.region_bytes)
+            .and_then(|()| snapshot::copy(&self.region.read_map(), header, sink));
+        match copied {
+            Ok(_) => Ok(path),
+            Err(error) => {
+                let _ = std::fs::remove_file(&path);
+                Err(error)
+            }
+        }
     }
 
     /// Gives memory that was backed and never used back to the system, at the end: later records that need a new segment

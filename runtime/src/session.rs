@@ -22,6 +22,7 @@ use crate::clock;
 use crate::control::{STATES, SessionState};
 use crate::counters::{Block, Counter};
 use crate::gate;
+use crate::handover;
 use crate::header::{
     LANELESS_OFFSET, LANELESS_WORDS, NEWEST_SESSION_OFFSET, OPEN_SESSION_OFFSET, Phase,
     SDK_DROPPED_OFFSET,
@@ -650,22 +651,34 @@ impl Outstanding {
             if state.state == SegmentState::Free || state.kind != SegmentKind::Records || !mine {
                 continue;
             }
-            // ORD(publish): Acquire. Pairs with the Release store in `Lane::put`.
-            let committed = region
-                .entry(segment, word::COMMITTED)
-                .load(Ordering::Acquire) as usize;
             let mut at = self
                 .read
                 .get(&(segment, state.generation))
                 .copied()
                 .unwrap_or(0);
-            while at < committed.min(SEGMENT_CELLS) {
-                let cells = self.take(|index| {
-                    region
-                        .cell_word(segment, at * CELL_WORDS + index)
-                        .load(Ordering::Relaxed)
-                });
-                at += cells.max(1);
+            // By the rule for segments that may be reused meanwhile (flight mode).
+            let copied = handover::copy(
+                region.entry(segment, word::STATE),
+                region.entry(segment, word::COMMITTED),
+                |committed| {
+                    (at * CELL_WORDS..(committed as usize).min(SEGMENT_CELLS) * CELL_WORDS)
+                        .map(|index| region.cell_word(segment, index).load(Ordering::Relaxed))
+                        .collect::<Vec<u64>>()
+                },
+            );
+            let Some((before, words)) = copied else {
+                continue;
+            };
+            if high(before) != state.generation {
+                continue;
+            }
+            let mut rest = &words[..];
+            while !rest.is_empty() {
+                let cells = self
+                    .take(|index| rest.get(index).copied().unwrap_or(0))
+                    .max(1);
+                at += cells;
+                rest = rest.get(cells * CELL_WORDS..).unwrap_or(&[]);
             }
             self.read.insert((segment, state.generation), at);
         }

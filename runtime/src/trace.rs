@@ -12,18 +12,19 @@ use crate::counters::Block;
 use crate::facts::Facts;
 use crate::hash;
 use crate::header::{
-    HEARTBEAT_OFFSET, Header, HeaderError, LANELESS_OFFSET, LANELESS_WORDS, NEWEST_SESSION_OFFSET,
-    OPEN_SESSION_OFFSET, PHASE_OFFSET, Phase, SDK_DROPPED_OFFSET,
+    HEARTBEAT_OFFSET, Header, HeaderError, LANELESS_OFFSET, LANELESS_WORDS, Mode,
+    NEWEST_SESSION_OFFSET, OPEN_SESSION_OFFSET, PHASE_OFFSET, Phase, SDK_DROPPED_OFFSET,
 };
 use crate::limits::{
     CELL_BYTES, CELL_WORDS, INSIDE_DEPTH, INSIDE_WORDS, LANE_BYTES, LANE_COUNTERS_OFFSET,
-    LANE_INSIDE_OFFSET, SEGMENT_BYTES, SEGMENT_CELLS, SEGMENT_ENTRY_BYTES, SESSION_SLOT_WORDS,
-    SESSION_SLOTS,
+    LANE_INSIDE_OFFSET, LANE_REUSED_OFFSET, SEGMENT_BYTES, SEGMENT_CELLS, SEGMENT_ENTRY_BYTES,
+    SESSION_SLOT_WORDS, SESSION_SLOTS,
 };
 use crate::loss::{LossReason, Losses};
 use crate::map::ReadMap;
 use crate::record::{Record, Records, high, low};
 use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
+use crate::snapshot;
 
 /// Why a file can't be read at all.
 #[derive(Debug)]
@@ -180,6 +181,15 @@ impl Trace {
                 error,
             }
         })?;
+        // What may be reused under the reader is copied first; a copy that is a file stays one.
+        let map = if header.mode == Mode::Flight
+            && !map.is_owned()
+            && header.region_bytes <= map.bytes().len() as u64
+        {
+            snapshot::in_memory(&map, &header)
+        } else {
+            map
+        };
         let mut trace = Self {
             map,
             path: path.to_owned(),
@@ -484,6 +494,16 @@ impl Trace {
             sum.words[crate::counters::Counter::Lost as usize + reason as usize] += count;
         }
         sum
+    }
+
+    /// Cells that lanes reused in flight mode: what they held is not in the trace any more.
+    pub fn reused_cells(&self) -> u64 {
+        (0..self.header.lane_count)
+            .map(|lane| {
+                self.map
+                    .acquire(self.lane_offset(lane) + LANE_REUSED_OFFSET)
+            })
+            .sum()
     }
 
     /// Records that the SDK said it dropped, whole process.

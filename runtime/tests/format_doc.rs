@@ -74,6 +74,7 @@ fn sizes_are_the_crate_s() {
         ("INSIDE_WORDS", limits::INSIDE_WORDS),
         ("RANGE_DEPTH", limits::RANGE_DEPTH),
         ("STRING_BYTES_MAX", limits::STRING_BYTES_MAX),
+        ("LANE_REUSED_OFFSET", limits::LANE_REUSED_OFFSET),
         ("LANE_COUNTERS_OFFSET", limits::LANE_COUNTERS_OFFSET),
         ("LANE_INSIDE_OFFSET", limits::LANE_INSIDE_OFFSET),
         ("LANE_RANGES_OFFSET", limits::LANE_RANGES_OFFSET),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use strandline::events::{DispatchDone, DispatchIssue, Ids, KernelFact, Operation};
+use strandline::header::Mode;
 use strandline::record::{Kind, domain};
 use strandline::settings::Settings;
 use strandline::{Runtime, Status, Token, Trace, Vendor};
@@ -162,7 +163,18 @@ fn check(trace: &Trace) -> usize {
     records
 }
 
+const MODE: &str = "STRANDLINE_TSAN_MODE";
+
 fn main() {
+    // Each mode in a process of its own: a process has one runtime.
+    let Ok(mode) = std::env::var(MODE) else {
+        for mode in ["window", "flight"] {
+            let this = std::env::current_exe().expect("this program");
+            let status = std::process::Command::new(this).env(MODE, mode).status();
+            assert!(status.expect("a child").success(), "{mode}");
+        }
+        return;
+    };
     let mut settings = Settings::from_lookup(|_| None).expect("defaults");
     let folder = Path::new("/dev/shm");
     let folder = if folder.is_dir() {
@@ -172,6 +184,10 @@ fn main() {
     };
     settings.out = Some(folder.join(format!("strandline-tsan-{}.slt", std::process::id())));
     settings.budget_bytes = 48 << 20;
+    if mode == "flight" {
+        // Little enough that segments are reused while they are copied.
+        (settings.mode, settings.budget_bytes) = (Mode::Flight, 2 << 20);
+    }
     // The main thread, the housekeeper, three that append, the handler; two lanes for those that come and go.
     settings.lane_count = 8;
     let runtime = Runtime::make_global(settings, &Vendor::default()).expect("a runtime");
@@ -219,5 +235,9 @@ fn main() {
     }
     runtime.finalize();
     housekeeper.join().expect("the housekeeper");
-    println!("test stress ... ok ({records} records, {session} sessions)");
+    let reused = runtime.trace().expect("a region").reused_cells();
+    assert!(reused == 0 || mode == "flight");
+    println!(
+        "test stress in {mode} mode ... ok ({records} records, {session} sessions, {reused} cells reused)"
+    );
 }

@@ -109,7 +109,7 @@ pub fn every_byte_changed_one_at_a_time() -> Outcome {
     };
     for at in 0..HEADER_BYTES {
         changed(&mut bytes, at, &|read| {
-            let fixed = at < 256 || at >= 1024;
+            let fixed = !(256..1024).contains(&at);
             assert_eq!(read.is_none(), fixed, "header byte {at}");
             assert!(
                 read.is_none_or(|records| records == whole),

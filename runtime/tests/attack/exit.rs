@@ -120,12 +120,15 @@ pub fn body() -> i32 {
     {
         std::thread::yield_now();
     }
-    // SAFETY: each ends the process, which is what is tried.
     match way.as_str() {
+        // SAFETY: ends the process, which is what is tried; so do the next ones.
         "exit" | "finalize" => unsafe { libc::exit(7) },
         "return" => 0,
+        // SAFETY: as above.
         "_exit" => unsafe { libc::_exit(8) },
+        // SAFETY: as above.
         "quick_exit" => unsafe { quick_exit(9) },
+        // SAFETY: as above.
         "abort" => unsafe { libc::abort() },
         "thread exit" => {
             std::thread::spawn(|| std::process::exit(7));

@@ -7,6 +7,7 @@ mod fork;
 mod harness;
 mod kill;
 mod memory;
+mod modes;
 mod signals;
 mod space;
 mod threads;
@@ -33,8 +34,20 @@ fn main() -> std::process::ExitCode {
                 memory::no_event_allocates_or_calls_the_kernel,
             ),
             (
+                "modes::flight_keeps_the_newest",
+                modes::flight_keeps_the_newest,
+            ),
+            (
+                "modes::released_sessions_give_their_memory_back",
+                modes::released_sessions_give_their_memory_back,
+            ),
+            (
                 "signals::a_jump_out_of_a_handler",
                 signals::a_jump_out_of_a_handler,
+            ),
+            (
+                "signals::a_jump_out_of_a_segment_change",
+                signals::a_jump_out_of_a_segment_change,
             ),
             ("signals::a_storm", signals::a_storm),
             (
@@ -68,13 +81,16 @@ fn main() -> std::process::ExitCode {
             ("cancelled", threads::cancelled_body),
             ("destructors", threads::destructors_body),
             ("exit", exit::body),
+            ("flight", modes::flight_body),
             ("fork", fork::body),
             ("full", space::full_body),
             ("gone", space::gone_body),
             ("jump", signals::jump_body),
+            ("jumps between segments", signals::jumps_between_body),
             ("kill", kill::body),
             ("many threads", threads::many_body),
             ("refused", space::refused_body),
+            ("released", modes::released_body),
             ("short threads", threads::short_body),
             ("stepped", signals::stepped_body),
             ("storm", signals::storm_body),

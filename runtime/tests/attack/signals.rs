@@ -15,7 +15,7 @@ use strandline::record::Kind;
 use strandline::{Runtime, Trace};
 
 use crate::harness::{self, File, Outcome};
-use crate::work::{self, number};
+use crate::work::{self, Random, number};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -83,6 +83,7 @@ pub fn storm_body() -> i32 {
     work::announce_all(runtime, 1, STORM);
     work::announce_all(runtime, 2, 400_000);
     let session = runtime.session_open().expect("a session");
+    on(libc::SIGUSR1, handler as *const () as usize, 0);
     // SAFETY: no preconditions.
     let me = unsafe { libc::pthread_self() };
     let helper = std::thread::spawn(move || {
@@ -96,8 +97,7 @@ pub fn storm_body() -> i32 {
             }
         }
     });
-    on(libc::SIGUSR1, handler as *const () as usize, 0);
-    // Another signal, that may interrupt the first one's handler: three deep.
+    // Another signal, that may interrupt the first one's handler, and itself.
     on(
         libc::SIGALRM,
         handler as *const () as usize,
@@ -151,6 +151,7 @@ pub fn a_jump_out_of_a_handler() -> Outcome {
 
 const JUMPS: u64 = 300;
 static LANDING: AtomicU64 = AtomicU64::new(0);
+static LANDED: AtomicU64 = AtomicU64::new(0);
 static OFFERED: AtomicU64 = AtomicU64::new(0);
 static AFTER: AtomicU64 = AtomicU64::new(0);
 static DEEP: AtomicU64 = AtomicU64::new(0);
@@ -161,7 +162,7 @@ extern "C" fn jump(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid context to a handler that asked for it (SA_SIGINFO).
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     registers[libc::REG_RSP as usize] = LANDING.load(Ordering::Relaxed) as i64;
-    registers[libc::REG_RIP as usize] = landed as *const () as i64;
+    registers[libc::REG_RIP as usize] = LANDED.load(Ordering::Relaxed) as i64;
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -246,6 +247,7 @@ pub fn jump_body() -> i32 {
     work::keep_house(runtime);
     runtime.session_open().expect("a session");
     // The jump makes the kernel return to another place, with the mask that the interrupted code had.
+    LANDED.store(landed as *const () as u64, Ordering::Relaxed);
     on(libc::SIGALRM, jump as *const () as usize, libc::SA_SIGINFO);
     jumps(runtime)
 }
@@ -265,25 +267,9 @@ pub fn at_every_instruction() -> Outcome {
         return Outcome::Skipped("breakpoints are written for x86-64".to_owned());
     }
     let file = File::new();
-    let mut command = harness::child("stepped", file.path());
-    command.stdin(Stdio::null());
-    // SAFETY: one system call between fork and exec.
-    unsafe {
-        command.pre_exec(|| {
-            if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
-                libc::_exit(99);
-            }
-            Ok(())
-        });
-    }
-    let child = command.spawn().expect("a child");
-    let tracer = Tracer {
-        child: child.id() as libc::pid_t,
-    };
-    // The first stop is that of exec.
-    if let Stop::Ended(99) = tracer.wait() {
+    let Some(tracer) = Tracer::start("stepped", &file) else {
         return Outcome::Skipped("ptrace is not allowed here".to_owned());
-    }
+    };
     for kind in KINDS {
         let stop = tracer.go(libc::PTRACE_CONT, 0);
         assert!(matches!(stop, Stop::Breakpoint), "{kind}: {stop:?}");
@@ -322,6 +308,133 @@ pub fn at_every_instruction() -> Outcome {
     Outcome::Passed
 }
 
+const SAMPLES: u64 = 50;
+
+/// As `a_jump_out_of_a_handler`, but at chosen instructions of a dispatch that needs another segment, where a cursor is
+/// halfway from one segment to the next.
+pub fn a_jump_out_of_a_segment_change() -> Outcome {
+    if !cfg!(target_arch = "x86_64") {
+        return Outcome::Skipped("breakpoints are written for x86-64".to_owned());
+    }
+    let file = File::new();
+    let Some(tracer) = Tracer::start("jumps between segments", &file) else {
+        return Outcome::Skipped("ptrace is not allowed here".to_owned());
+    };
+    let mut random = Random(u64::from(std::process::id()));
+    for sample in 0..SAMPLES {
+        let stop = tracer.go(libc::PTRACE_CONT, 0);
+        assert!(
+            matches!(stop, Stop::Breakpoint),
+            "sample {sample}: {stop:?}"
+        );
+        // A completion has about this many instructions in a debug build; beyond them the next breakpoint comes, and the
+        // handler jumps from there.
+        for _ in 0..random.below(8_000) {
+            match tracer.go(libc::PTRACE_SINGLESTEP, 0) {
+                Stop::Step => {}
+                Stop::Breakpoint => break,
+                stop => panic!("sample {sample}: {stop:?}"),
+            }
+        }
+        let stop = tracer.go(libc::PTRACE_CONT, libc::SIGUSR2);
+        assert!(
+            matches!(stop, Stop::Breakpoint),
+            "sample {sample}: {stop:?}"
+        );
+    }
+    let stop = tracer.go(libc::PTRACE_CONT, 0);
+    assert!(matches!(stop, Stop::Ended(0)), "{stop:?}");
+    work::check(&Trace::open(file.path()).expect("the region"), false);
+    Outcome::Passed
+}
+
+/// Fills the open segment, then appends a completion, which needs another one, between two breakpoints; the tracer has a
+/// handler jump away from in between.
+#[inline(never)]
+fn segment_change(runtime: &'static Runtime, sample: u64) {
+    let room = std::hint::black_box([0u8; 16 * 1024]);
+    fill_segment(runtime, 10 + sample);
+    let token = work::issue_known(runtime, number(1, sample));
+    breakpoint();
+    work::done(runtime, token, number(1, sample));
+    breakpoint();
+    std::hint::black_box(&room);
+    // The breakpoint that ends the sample comes after the jump, in `jumped_between`.
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+static SAMPLE: AtomicU64 = AtomicU64::new(0);
+
+fn next_sample(runtime: &'static Runtime) -> ! {
+    let here = 0u8;
+    let landing = (std::ptr::from_ref(std::hint::black_box(&here)) as u64 - 1024) & !15;
+    LANDING.store(landing - 8, Ordering::Relaxed);
+    segment_change(runtime, SAMPLE.fetch_add(1, Ordering::Relaxed) + 1);
+    std::process::abort();
+}
+
+extern "C" fn jumped_between() -> ! {
+    let runtime = Runtime::global().expect("the runtime");
+    let sample = SAMPLE.load(Ordering::Relaxed);
+    // Whole segments of them, so that a cursor that is wrong would show.
+    for at in 1..=1_200 {
+        work::mark(runtime, number(1_000 + sample, at));
+    }
+    breakpoint();
+    if sample < SAMPLES {
+        next_sample(runtime);
+    }
+    let session = runtime.open_session();
+    let end = runtime
+        .session_stop(session, Duration::ZERO, None)
+        .expect("books");
+    let found = work::check(&runtime.trace().expect("a trace"), false);
+    for sample in 1..=SAMPLES {
+        assert_eq!(
+            found.count(Kind::Mark, 1_000 + sample),
+            1_200,
+            "sample {sample}"
+        );
+    }
+    let done = found.count(Kind::Dispatch, 1);
+    assert_eq!(
+        (end.dispatches.issued, found.count(Kind::Enqueue, 1)),
+        (SAMPLES, SAMPLES)
+    );
+    assert_eq!(end.lost.total(), end.lost.get(LossReason::Reentry));
+    println!("  {SAMPLES} jumps, after {done} of them the completion was there");
+    std::process::exit(0)
+}
+
+pub fn jumps_between_body() -> i32 {
+    let runtime = work::runtime(|settings| settings.budget_bytes = 256 << 20);
+    work::keep_house(runtime);
+    work::announce_all(runtime, 1, SAMPLES);
+    runtime.session_open().expect("a session");
+    LANDED.store(jumped_between as *const () as u64, Ordering::Relaxed);
+    on(libc::SIGUSR2, jump as *const () as usize, libc::SA_SIGINFO);
+    next_sample(runtime)
+}
+
+/// Leaves one cell free in the open segment: of the next two records the second one needs another segment.
+fn fill_segment(runtime: &Runtime, source: u64) {
+    work::mark(runtime, number(source, 1));
+    let trace = runtime.trace().expect("a trace");
+    let newest = trace
+        .entries()
+        .filter(|entry| entry.record.word(3) >> 32 == source)
+        .last()
+        .expect("the mark");
+    let cells_used = (newest.offset - trace.header().segments_offset) % SEGMENT_BYTES as u64
+        / CELL_BYTES as u64
+        + 1;
+    for at in 0..(2 * SEGMENT_CELLS as u64 - 1 - cells_used) % SEGMENT_CELLS as u64 {
+        work::mark(runtime, number(source, 2 + at));
+    }
+}
+
 #[derive(Debug)]
 enum Stop {
     Step,
@@ -336,13 +449,39 @@ struct Tracer {
 }
 
 impl Tracer {
+    /// Starts a child that is traced; `None` where that is not allowed.
+    fn start(name: &str, file: &File) -> Option<Self> {
+        let mut command = harness::child(name, file.path());
+        command.stdin(Stdio::null());
+        // SAFETY: one system call between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
+                    libc::_exit(99);
+                }
+                Ok(())
+            });
+        }
+        #[allow(
+            clippy::zombie_processes,
+            reason = "the tracer waits for it, stop by stop"
+        )]
+        let child = command.spawn().expect("a child");
+        let tracer = Self {
+            child: child.id() as libc::pid_t,
+        };
+        // The first stop is that of exec.
+        match tracer.wait() {
+            Stop::Ended(99) => None,
+            _ => Some(tracer),
+        }
+    }
+
     fn wait(&self) -> Stop {
         let mut status = 0;
         // SAFETY: waits for this process's own child.
-        assert_eq!(
-            unsafe { libc::waitpid(self.child, &mut status, 0) },
-            self.child
-        );
+        let waited = unsafe { libc::waitpid(self.child, &mut status, 0) };
+        assert_eq!(waited, self.child);
         if libc::WIFEXITED(status) {
             return Stop::Ended(libc::WEXITSTATUS(status));
         }
@@ -438,22 +577,7 @@ pub fn stepped_body() -> i32 {
     breakpoint();
     runtime.mark(Kind::RangeStart, ids, 7, name.as_bytes());
     breakpoint();
-    // Leaves one cell free in the open segment: of the next two records the second one needs another segment.
-    work::mark(runtime, number(4, 1));
-    let trace = runtime.trace().expect("a trace");
-    let newest = trace
-        .entries()
-        .filter(|entry| entry.record.word(3) >> 32 == 4)
-        .last()
-        .expect("the mark");
-    let cells_used = (newest.offset - trace.header().segments_offset) % SEGMENT_BYTES as u64
-        / CELL_BYTES as u64
-        + 1;
-    for at in
-        0..(SEGMENT_CELLS as u64 - 1 + SEGMENT_CELLS as u64 - cells_used) % SEGMENT_CELLS as u64
-    {
-        work::mark(runtime, number(4, 2 + at));
-    }
+    fill_segment(runtime, 4);
     breakpoint();
     let token = work::issue_known(runtime, number(1, 1_000));
     work::done(runtime, token, number(1, 1_000));

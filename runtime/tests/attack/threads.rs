@@ -142,10 +142,8 @@ extern "C" fn keyed(value: *mut c_void) {
 fn key(index: usize) {
     let mut key = 0;
     // SAFETY: `key` is valid for writing, the destructor lives as long as the process.
-    assert_eq!(
-        unsafe { libc::pthread_key_create(&mut key, Some(keyed)) },
-        0
-    );
+    let failed = unsafe { libc::pthread_key_create(&mut key, Some(keyed)) };
+    assert_eq!(failed, 0);
     KEYS[index].store(key.into(), Ordering::Relaxed);
 }
 

@@ -175,11 +175,12 @@ pub fn mark(runtime: &Runtime, number: u64) {
     runtime.mark(Kind::Mark, ids(number), 0, b"a mark");
 }
 
-/// What was found of each source: how many of each kind, and the highest number.
+/// What was found of each source: how many of each kind, the highest number and the lowest.
 #[derive(Debug, Default)]
 pub struct Found {
     pub counts: HashMap<(Kind, u64), u64>,
     pub highest: HashMap<(Kind, u64), u64>,
+    pub lowest: HashMap<(Kind, u64), u64>,
 }
 
 impl Found {
@@ -205,6 +206,20 @@ pub fn check(trace: &Trace, prefix: bool) -> Found {
 /// As `check` without prefixes, passing over some kinds.
 pub fn check_all_but(trace: &Trace, kinds: &[Kind]) -> Found {
     check_kinds(trace, false, kinds)
+}
+
+/// Checks a trace of flight mode: whole records with names, and of each kind and source a run without a gap.
+pub fn check_newest(trace: &Trace) -> Found {
+    let found = check(trace, false);
+    for (key, highest) in &found.highest {
+        let lowest = found.lowest[key];
+        assert_eq!(
+            found.counts[key],
+            highest - lowest + 1,
+            "{key:?}: a gap between {lowest} and {highest}"
+        );
+    }
+    found
 }
 
 fn check_kinds(trace: &Trace, prefix: bool, others: &[Kind]) -> Found {
@@ -290,6 +305,8 @@ fn check_kinds(trace: &Trace, prefix: bool, others: &[Kind]) -> Found {
         }
         let highest = found.highest.entry((kind, source)).or_default();
         *highest = at.max(*highest);
+        let lowest = found.lowest.entry((kind, source)).or_insert(at);
+        *lowest = at.min(*lowest);
     }
     for kernel in names.into_keys() {
         let name = trace.facts().kernel_name(kernel);

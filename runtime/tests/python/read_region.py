@@ -14,7 +14,7 @@ KINDS = {
     10: "RangeStart", 11: "RangeStop", 12: "Thread", 13: "External", 64: "String", 65: "Agent", 66: "Queue", 67: "Stream",
     68: "StreamEnd", 69: "CodeObject", 70: "CodeObjectUnload", 71: "KernelSymbol", 72: "Operation", 73: "Metadata",
     74: "Anchor", 75: "SessionBegin", 76: "SessionEnd", 77: "Retired", 78: "OpenCall", 79: "OpenRange",
-    80: "ThreadName", 81: "Label",
+    80: "ThreadName", 81: "Label", 83: "SessionReleased",
 }
 VERDICTS = ["complete", "incomplete", "heuristic", "empty"]
 
