@@ -15,6 +15,11 @@
 //!
 //! The models use SeqCst fences on both sides, which is what the membarrier amounts to.
 //!
+//! What the gate can't see: a signal handler that forks while its thread is inside an append (the child then finishes that
+//! one append, in the parent's region); a stack that is switched under an append (it looks like a jump out of a handler,
+//! see `was_jumped_over`); a jump out of the moment in which a sealed segment is handed to the ring (what lies behind that
+//! place gets no checksum any more).
+//!
 //! Promise 3, and the "then reads the heads" of stop. Progress: append's side is wait-free; stop's side waits for other
 //! threads, at most until its deadline.
 
