@@ -146,7 +146,9 @@ enum strandline_kind {
     STRANDLINE_KIND_SESSION_END = 76,
     STRANDLINE_KIND_RETIRED = 77,
     STRANDLINE_KIND_THREAD_NAME = 80,
-    STRANDLINE_KIND_LABEL = 81
+    STRANDLINE_KIND_LABEL = 81,
+    STRANDLINE_KIND_LATE = 82,
+    STRANDLINE_KIND_SESSION_RELEASED = 83
 };
 
 /** Masks of kinds: one bit for each kind up to 62, and one for all facts. 0 = everything. */
@@ -320,7 +322,8 @@ typedef struct strandline_stop_result {
 } strandline_stop_result;
 
 /** Opens a session and writes its number (from 1) to *session. In a program that configured nothing, the first call
- *  configures rocprofiler-sdk (not in a callback then); else any thread, also in a callback.
+ *  configures rocprofiler-sdk (not in a callback then, and before the GPU runtime starts: the SDK intercepts that when it
+ *  starts, so that a session opened later stays empty); else any thread, also in a callback.
  *  Errors: SESSION_OPEN, TOO_MANY_PENDING (the session 8 before still waits for its proof), FINALIZING, and those of
  *  strandline_rocprofiler_force_configure. */
 STRANDLINE_API int32_t strandline_session_start(uint64_t *session);
@@ -337,6 +340,16 @@ STRANDLINE_API int32_t strandline_session_close(uint64_t session);
 
 /** The result of one of the newest 64 sessions that were accounted for. Errors: NOTHING, INSIDE_CALLBACK. */
 STRANDLINE_API int32_t strandline_session_result(uint64_t session, strandline_stop_result *result);
+
+/** Says that nobody needs the records of a session that was accounted for. Its memory is used again once every session in it is
+ *  released and no trace of this process is open; `segments` (null or where to write) gets how many segments of 64 KiB were
+ *  freed at once, 0 in flight mode, where memory is used again anyway. Errors: NO_SUCH_SESSION (not accounted for, or released
+ *  already), INSIDE_CALLBACK, FINALIZING. */
+STRANDLINE_API int32_t strandline_session_release(uint64_t session, uint64_t *segments);
+
+/** Writes a consistent copy of everything (.slt) while appends go on, in every mode. Errors: OUTPUT_EXISTS, OUTPUT,
+ *  INSIDE_CALLBACK. */
+STRANDLINE_API int32_t strandline_snapshot(const char *path);
 
 /** Writes one session (0 = all) of this process to a file; the format goes by the extension: .json, .json.gz (Chrome
  *  JSON), .pftrace (Perfetto), .slt (region). Reads memory only, waits for nobody.
@@ -531,6 +544,11 @@ STRANDLINE_API int32_t strandline_range_start(uint64_t range_id, const char *nam
 STRANDLINE_API int32_t strandline_range_stop(uint64_t range_id);
 STRANDLINE_API int32_t strandline_mark(const char *name);
 
+/** An instant in its cheapest form: the id of a name (0: null, or no runtime), copied the first time, once a name and outside hot
+ *  loops; then any number of instants with it, 0 = no correlation id, no ancestor. Records of kind MARK. Wait-free. */
+STRANDLINE_API uint64_t strandline_intern(const char *name);
+STRANDLINE_API void strandline_instant(uint64_t name, uint64_t correlation_id, uint64_t ancestor_id);
+
 /** External ids: the program's own numbers for what it is doing, pushed around its work, per domain (0 to
  *  STRANDLINE_EXTERNAL_DOMAINS - 1) and thread, 32 deep. With any source. The top of domain 0 is the external_id of the
  *  thread's calls, and of the dispatches and copies that a cursor joins to them; those of the other domains are records of
@@ -686,7 +704,8 @@ typedef struct strandline_record {
 /** Opens a region file (.slt): also one that a process still writes to, or that a dead one left.
  *  Errors: NO_FILE, BAD_FILE, TOO_MANY_HANDLES. */
 STRANDLINE_API int32_t strandline_trace_open(const char *path, strandline_trace **trace);
-/** What this process has recorded up to now. In flight mode records may be replaced under it; those are left out. */
+/** What this process has recorded up to now: in window mode the live memory, which no release reuses while the trace or a cursor
+ *  on it is open; in flight mode a copy. */
 STRANDLINE_API int32_t strandline_trace_live(strandline_trace **trace);
 STRANDLINE_API int32_t strandline_trace_close(strandline_trace *trace);
 STRANDLINE_API int32_t strandline_trace_get_info(strandline_trace *trace, strandline_trace_info *info);

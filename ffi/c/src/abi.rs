@@ -11,6 +11,8 @@ pub use strandline_rocprofiler::c_api::strandline_stop_result;
 
 use crate::border::Struct;
 
+// `bytes` is the size of a struct in its first version as well. One that grows keeps that number as its `BYTES_MIN`, gets its new
+// size beside it, and new fields only at its end.
 macro_rules! c_structs {
     ($($(#[$doc:meta])* $name:ident, $bytes:literal bytes { $($field:ident: $type:ty = $offset:literal,)* })*) => {
         $(
@@ -272,6 +274,8 @@ pub fn numbers() -> Vec<(String, u64)> {
         ("ANCHOR", Kind::Anchor),
         ("SESSION_BEGIN", Kind::SessionBegin),
         ("SESSION_END", Kind::SessionEnd),
+        ("SESSION_RELEASED", Kind::SessionReleased),
+        ("LATE", Kind::Late),
         ("RETIRED", Kind::Retired),
         ("THREAD_NAME", Kind::ThreadName),
         ("LABEL", Kind::Label),

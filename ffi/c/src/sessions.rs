@@ -1,6 +1,9 @@
-//! Sessions, beyond what the tool library has: closing without waiting, the result of an earlier stop, the clock, the
-//! version.
+//! Sessions, beyond what the tool library has: closing without waiting, the result of an earlier stop, releasing,
+//! snapshots, the clock, the version.
 
+use std::ffi::{OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use strandline::{Status, clock, embed};
@@ -8,7 +11,7 @@ use strandline_rocprofiler::c_api::{fill, runtime};
 use strandline_rocprofiler::window;
 
 use crate::abi::strandline_stop_result;
-use crate::border::{Struct, answer, room};
+use crate::border::{Struct, answer, room, text};
 
 // SAFETY: `repr(C)`, starts with `size`, u64 fields only.
 unsafe impl Struct for strandline_stop_result {
@@ -53,6 +56,52 @@ pub unsafe extern "C" fn strandline_session_result(
         }
         let end = runtime.session_result(session).ok_or(Status::Nothing)?;
         room.fill(&fill(&end));
+        Ok(())
+    })
+}
+
+/// Gives the memory of a session back. See the header.
+///
+/// # Safety
+/// `segments` is null or valid for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn strandline_session_release(session: u64, segments: *mut u64) -> i32 {
+    answer(|| {
+        let runtime = runtime()?;
+        if runtime.must_not_wait() {
+            return Err(if runtime.is_finalizing() {
+                Status::Finalizing
+            } else {
+                Status::InsideCallback
+            });
+        }
+        let freed = runtime.session_release(session)?;
+        if !segments.is_null() {
+            // SAFETY: as the caller promises.
+            unsafe { segments.write_unaligned(freed) };
+        }
+        Ok(())
+    })
+}
+
+/// Writes a consistent copy of the region. See the header.
+///
+/// # Safety
+/// `path` is null or terminated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn strandline_snapshot(path: *const c_char) -> i32 {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let path = unsafe { text(path) }.ok_or(Status::InvalidArgument)?;
+        let path = Path::new(OsStr::from_bytes(path));
+        let runtime = runtime()?;
+        if runtime.must_not_wait() && !runtime.is_finalizing() {
+            return Err(Status::InsideCallback);
+        }
+        if path.exists() {
+            return Err(Status::OutputExists);
+        }
+        runtime.snapshot(path).map_err(|_| Status::Output)?;
         Ok(())
     })
 }

@@ -517,7 +517,7 @@ fn hosts_that_bring_the_tool_themselves() {
     let scratch = Scratch::new("embedder");
     for (_, cxx) in compilers() {
         for mode in [
-            "own", "chain", "second", "inside", "forced", "session", "late",
+            "own", "static", "chain", "second", "inside", "forced", "session", "late",
         ] {
             let program = scratch.path(&format!("embedder-{mode}-{cxx}"));
             let mut command = compiler(cxx, "c++17");
@@ -526,16 +526,24 @@ fn hosts_that_bring_the_tool_themselves() {
                 .arg("-rdynamic")
                 .arg("-L")
                 .arg(&sim);
-            if ["own", "chain", "second", "inside"].contains(&mode) {
+            if ["own", "static", "chain", "second", "inside"].contains(&mode) {
                 command.args(["-DOWN", "-l:librocprofiler-sdk.so.1"]);
             }
             command.args(["-l:libamdhip64.so.7", "-Wno-unused-function", "-ldl"]);
-            run(support::link(command.arg("-o").arg(&program))).expect_clean();
+            command.arg("-o").arg(&program);
+            // The program's own `rocprofiler_configure` and the one inside the archive don't meet.
+            let linked = if mode == "static" {
+                let archive = prefix().join("lib/libstrandline.a");
+                command.arg(archive).args(["-lgcc_s", "-lm", "-lpthread"])
+            } else {
+                support::link(&mut command)
+            };
+            run(linked).expect_clean();
             let out = scratch.path(&format!("out-{mode}-{cxx}"));
             std::fs::create_dir(&out).unwrap();
             let mut host = Command::new(&program);
             host.env("LD_LIBRARY_PATH", &sim)
-                .env("EMBEDDER_MODE", mode)
+                .env("EMBEDDER_MODE", if mode == "static" { "own" } else { mode })
                 .env("EMBEDDER_OUT", &out)
                 .env("STRANDLINE_DIR", &out);
             if mode == "second" {

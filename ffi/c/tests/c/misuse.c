@@ -29,6 +29,10 @@ static void everything(int32_t expected) {
     EXPECT(strandline_session_stop(1, 0, &result), expected);
     EXPECT(strandline_session_result(1, &result), expected);
     EXPECT(strandline_export(0, "/nowhere/x.json"), expected);
+    EXPECT(strandline_session_release(1, NULL), expected);
+    EXPECT(strandline_snapshot("/proc/nowhere/x.slt"), expected);
+    strandline_intern("x");
+    strandline_instant(1, 2, 3);
     EXPECT(strandline_metadata("a", "b"), expected);
     EXPECT(strandline_declare_agent(&agent), expected);
     EXPECT(strandline_declare_queue(1, 1), expected);
@@ -67,6 +71,8 @@ static void nulls(void) {
     EXPECT(strandline_session_start(NULL), BAD);
     EXPECT(strandline_session_result(1, NULL), BAD);
     EXPECT(strandline_export(0, NULL), BAD);
+    EXPECT(strandline_snapshot(NULL), BAD);
+    EXPECT(strandline_intern(NULL), 0);
     EXPECT(strandline_metadata(NULL, "x"), BAD);
     EXPECT(strandline_metadata("x", NULL), BAD);
     EXPECT(strandline_declare_agent(NULL), BAD);
@@ -213,6 +219,7 @@ int main(void) {
     atexit(at_exit);
 
     /* Before there is anything. */
+    EXPECT(strandline_version(), STRANDLINE_VERSION);
     EXPECT(strandline_status(), STRANDLINE_NOT_READY);
     EXPECT(STRANDLINE_HAS_SESSION(), 0);
     everything(STRANDLINE_NOT_READY);
@@ -256,6 +263,8 @@ int main(void) {
     EXPECT(strandline_copy_done(UINT64_C(0x1234) << 48, &copy), STRANDLINE_INVALID_ARGUMENT);
     EXPECT(strandline_api_exit(UINT64_C(0xffff) << 48, &call), STRANDLINE_INVALID_ARGUMENT);
     EXPECT(strandline_range_pop(), STRANDLINE_OK);
+    EXPECT(strandline_session_release(session, NULL), STRANDLINE_INSIDE_CALLBACK);
+    EXPECT(strandline_snapshot("/proc/nowhere/x.slt"), STRANDLINE_INSIDE_CALLBACK);
     EXPECT(strandline_session_stop(session, UINT64_MAX, &result), STRANDLINE_INSIDE_CALLBACK);
     EXPECT(STRANDLINE_HAS_SESSION(), 0);
     EXPECT(strandline_session_close(session), STRANDLINE_NO_SUCH_SESSION);
@@ -267,6 +276,11 @@ int main(void) {
     EXPECT(result.session, session);
     EXPECT(strandline_session_result(session, &result), STRANDLINE_OK);
     EXPECT(strandline_session_stop(session, 0, NULL), STRANDLINE_OK);
+    EXPECT(strandline_session_release(0, NULL), STRANDLINE_NO_SUCH_SESSION);
+    EXPECT(strandline_session_release(session, &again), STRANDLINE_OK);
+    EXPECT(strandline_session_release(session, NULL), STRANDLINE_NO_SUCH_SESSION);
+    EXPECT(strandline_snapshot("/proc/nowhere/x.slt"), STRANDLINE_OUTPUT);
+    EXPECT(strandline_snapshot("/etc/passwd"), STRANDLINE_OUTPUT_EXISTS);
 
     /* Issued and never done: incomplete is no error, and the second done of one issue is no crash. */
     EXPECT(strandline_session_start(&session), STRANDLINE_OK);

@@ -60,7 +60,7 @@ static void *work(void *seed) {
         case 0: strandline_session_start(&session); break;
         case 1: strandline_session_stop(next(&state) % 2 ? session : number(&state), next(&state) % 1000000, &any.result); break;
         case 2: strandline_session_close(next(&state) % 2 ? session : number(&state)); break;
-        case 3: strandline_session_result(session, &any.result); break;
+        case 3: strandline_session_result(session, &any.result); strandline_session_release(session, next(&state) % 2 ? &id : NULL); break;
         case 4: case 5: any.size = sizeof any.api; strandline_api_enter(&any.api, &token); break;
         case 6: case 7: strandline_api_exit(next(&state) % 8 ? token : number(&state), &any.api); break;
         case 8: case 9: strandline_dispatch_issue(&any.dispatch, &token); break;
@@ -72,7 +72,7 @@ static void *work(void *seed) {
         case 16: strandline_range_pop(); break;
         case 17: strandline_range_start(number(&state), "started"); break;
         case 18: strandline_range_stop(number(&state)); break;
-        case 19: strandline_mark("mark"); break;
+        case 19: strandline_mark("mark"); strandline_instant(next(&state) % 2 ? strandline_intern("instant") : number(&state), 1, 2); break;
         case 20: strandline_external_push((uint32_t)(next(&state) % 6), number(&state)); break;
         case 21: strandline_external_pop((uint32_t)(next(&state) % 6), &id); break;
         case 22: any.kernel.name = "kernel"; strandline_declare_kernel(&any.kernel); break;
@@ -100,6 +100,9 @@ static void *work(void *seed) {
             if (next(&state) % 50) break;
             snprintf(path, sizeof path, "%s/%llu.json", folder, (unsigned long long)next(&state));
             strandline_export(number(&state) % 4, path);
+            remove(path);
+            snprintf(path, sizeof path, "%s/%llu.slt", folder, (unsigned long long)next(&state));
+            strandline_snapshot(path);
             remove(path);
             break;
         }

@@ -243,6 +243,13 @@ int main(int argc, char **argv) {
     EXPECT(strandline_trace_export(trace, 1, json), STRANDLINE_OUTPUT_EXISTS);
     EXPECT(strandline_trace_export(trace, 9, json), STRANDLINE_NO_SUCH_SESSION);
     EXPECT(strandline_trace_close(trace), STRANDLINE_OK);
+    snprintf(json, sizeof json, "%s/snapshot.slt", argv[1]);
+    EXPECT(strandline_snapshot(json), STRANDLINE_OK);
+    EXPECT(strandline_snapshot(json), STRANDLINE_OUTPUT_EXISTS);
+    EXPECT(strandline_trace_open(json, &trace), STRANDLINE_OK);
+    read_back(trace);
+    EXPECT(strandline_trace_close(trace), STRANDLINE_OK);
+    EXPECT(strandline_session_release(session, NULL), STRANDLINE_OK);
     EXPECT(strandline_shutdown(), STRANDLINE_OK);
     printf(failures ? "%d failures\n" : "ok\n", failures);
     return failures != 0;
