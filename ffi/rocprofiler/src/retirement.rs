@@ -79,17 +79,21 @@ pub fn flush() {
     let (Some(buffer), Some(flush)) = (BUFFER.get(), api().and_then(|api| api.flush_buffer)) else {
         return;
     };
-    if let Some(is_finalized) = api().and_then(|api| api.is_finalized) {
-        let mut finalized = 0;
-        // SAFETY: the SDK's function; the argument is valid for writing.
-        if unsafe { is_finalized(&mut finalized) } == sys::ROCPROFILER_STATUS_SUCCESS
-            && finalized != 0
-        {
-            return;
-        }
+    if is_finalizing() {
+        return;
     }
     // SAFETY: the SDK's function and its own buffer.
     unsafe { flush(*buffer) };
+}
+
+/// True once the SDK finalizes: before any tool's finalizer runs.
+fn is_finalizing() -> bool {
+    let Some(is_finalized) = api().and_then(|api| api.is_finalized) else {
+        return false;
+    };
+    let mut finalized = 0;
+    // SAFETY: the SDK's function; the argument is valid for writing. It reads one word (facts A.4).
+    unsafe { is_finalized(&mut finalized) == sys::ROCPROFILER_STATUS_SUCCESS && finalized != 0 }
 }
 
 /// The buffer's callback, on its own thread; one call at a time.
@@ -106,7 +110,8 @@ unsafe extern "C" fn retired(
         if dropped != 0 {
             runtime.set_sdk_dropped(dropped);
         }
-        if headers.is_null() {
+        // Before the SDK calls finalizers it retires every id by force (facts A.5): that proves nothing.
+        if headers.is_null() || is_finalizing() {
             return;
         }
         // SAFETY: the SDK passes `count` pointers, valid during the callback.

@@ -118,6 +118,11 @@ fn cycles_and_exits(arm: &Arm) {
         sum("dispatches/missing") + sum("copies/missing"),
         at(line, "missing")
     );
+    let counted = sum("late");
+    assert!(
+        counted * 2 > at(line, "missing"),
+        "{counted} late records are counted for their sessions"
+    );
     let mut clean = 0;
     let mut late = 0;
     for run in 0..exits {

@@ -21,24 +21,43 @@ struct Arm {
     name: &'static str,
     args: &'static [&'static str],
     replays: u64,
-    /// The arm again with a deadline shorter than the lateness: what is added, and the deadline in ms.
+    /// The arm again with a deadline that is surely shorter than the lateness: its arguments, and the deadline in ms.
     short: Option<(&'static [&'static str], u64)>,
 }
 
+/// Late for sure, also where few records are under way at the end.
+const LATER: &str = "--late=uniform:30ms:60ms";
+
 const ARMS: [Arm; 14] = [
-    arm("records 5-40 ms late", &[LATE], Some((&[], 1))),
-    arm("plain launches", &["--plain", LATE], Some((&[], 1))),
+    arm("records 5-40 ms late", &[LATE], Some((&[LATE], 1))),
+    arm(
+        "plain launches",
+        &["--plain", LATE],
+        Some((&["--plain", LATE], 1)),
+    ),
     Arm {
         replays: 2000,
-        ..arm("64,000 dispatches", &[LATE], Some((&[], 1)))
+        ..arm("64,000 dispatches", &[LATE], Some((&[LATE], 1)))
     },
-    arm("1 handler thread", &["--handlers=1", LATE], Some((&[], 1))),
-    arm("2 handler threads", &["--handlers=2", LATE], Some((&[], 1))),
-    arm("4 handler threads", &["--handlers=4", LATE], Some((&[], 1))),
+    arm(
+        "1 handler thread",
+        &["--handlers=1", LATE],
+        Some((&["--handlers=1", LATE], 1)),
+    ),
+    arm(
+        "2 handler threads",
+        &["--handlers=2", LATE],
+        Some((&["--handlers=2", LATE], 1)),
+    ),
+    arm(
+        "4 handler threads",
+        &["--handlers=4", LATE],
+        Some((&["--handlers=4", LATE], 1)),
+    ),
     arm(
         "0.1% 60-200 ms late",
         &["--late=tail:0.1%:60ms:200ms"],
-        Some((&[], 20)),
+        Some((&["--late=tail:0.1%:60ms:200ms"], 1)),
     ),
     // With 6400 records about 1 is late: in some runs none, and the deadline is kept.
     arm(
@@ -49,20 +68,32 @@ const ARMS: [Arm; 14] = [
     arm(
         "5% 300-600 ms late",
         &["--late=tail:5%:300ms:600ms"],
-        Some((&[], 20)),
+        Some((&["--late=tail:5%:300ms:600ms"], 20)),
     ),
-    arm("stalls of 40-80 ms", &["--stall=0.1%:40ms:80ms"], None),
-    arm("throttle", &["--throttle", LATE], Some((&[], 1))),
+    arm(
+        "stalls of 40-80 ms",
+        &["--stall=0.1%:40ms:80ms"],
+        Some((&["--stall=0.3%:40ms:80ms"], 1)),
+    ),
+    arm(
+        "throttle",
+        &["--throttle", LATE],
+        Some((&["--throttle", LATER], 1)),
+    ),
     arm(
         "newest first",
         &["--newest-first", "--handler-time=20us"],
-        Some((&[LATE], 1)),
+        Some((&["--newest-first", LATER], 1)),
     ),
-    arm("ring of 8", &["--ring=8", LATE], Some((&[], 1))),
+    arm(
+        "ring of 8",
+        &["--ring=8", LATE],
+        Some((&["--ring=8", LATER], 1)),
+    ),
     arm(
         "4 threads, 1 queue",
         &["--plain", "--threads=4", "--queues=1", LATE],
-        Some((&[], 1)),
+        Some((&["--plain", "--threads=4", "--queues=1", LATE], 1)),
     ),
 ];
 
@@ -268,12 +299,12 @@ fn a_deadline_shorter_than_the_lateness_says_exactly_what_is_missing() {
         ],
     );
     for arm in &ARMS {
-        let Some((more, deadline)) = arm.short else {
+        let Some((args, deadline)) = arm.short else {
             continue;
         };
         let (mut recorded, mut missing, mut stop) = (Vec::new(), Vec::new(), Vec::new());
         for seed in 1..=seeds {
-            let mut args = [arm.args, more].concat();
+            let mut args = args.to_vec();
             let text = format!("--deadline-ms={deadline}");
             args.push(&text);
             let run = run(&args, arm.replays, seed, true, &scratch);

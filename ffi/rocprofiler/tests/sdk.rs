@@ -290,6 +290,25 @@ fn retirement_is_asked_for_only_when_something_stays_unpaired() {
     assert_eq!(session(2, "verdict"), "incomplete");
 }
 
+/// Facts A.5, M8: retirement during finalization proves nothing.
+#[test]
+fn retirements_that_are_forced_at_finalization_do_not_count() {
+    let Some((scratch, _)) = well("forced") else {
+        return;
+    };
+    let summary = region(&scratch);
+    let session = &summary["sessions"][0];
+    for (path, want) in [
+        ("issued", 5),
+        ("recorded", 1),
+        ("retired_without_record", 1),
+        ("missing", 3),
+    ] {
+        assert_eq!(at(session, &format!("dispatches/{path}")), want, "{path}");
+    }
+    assert_eq!(text_at(session, "verdict"), "incomplete");
+}
+
 #[test]
 fn a_stop_inside_a_callback_closes_and_returns() {
     well("inside");

@@ -408,6 +408,23 @@ static void finalize_with_mutex(int waiting) {
     CHECK(save(0, "after.slt") == 0);
 }
 
+/* The SDK retires every id by force before it calls the finalizers, and a full buffer may be flushed then: no proof. */
+status_t rocprofiler_flush_buffer(handle_t);
+static void forced(void) {
+    load();
+    start();
+    work_t kernel[5];
+    for (uint64_t i = 0; i < 5; i++) enqueue(&kernel[i], i + 1, i + 1, 0);
+    complete(&kernel[0]);
+    double_retire(1);
+    double_retire(2);
+    rocprofiler_flush_buffer((handle_t){77});
+    double_set_finalized(-1);
+    for (uint64_t i = 3; i <= 5; i++) double_retire(i);
+    rocprofiler_flush_buffer((handle_t){77});
+    double_finalize();
+}
+
 /* Case B06: callbacks and the finalizer come from the loader's fini phase, when main's statics are gone. */
 static work_t late_work[2];
 static int late_armed;
@@ -710,6 +727,7 @@ int main(int argc, char **argv) {
     SCENARIO("on-handler", on_handler())
     SCENARIO("finalize", finalize_with_mutex(0))
     SCENARIO("finalize-waiting", finalize_with_mutex(1))
+    SCENARIO("forced", forced())
     SCENARIO("fini", fini())
     SCENARIO("exit-under-load", exit_under_load())
     SCENARIO("loader", loader())
