@@ -61,6 +61,12 @@ fn stacks() -> *mut Stacks {
     tls::get() as *mut Stacks
 }
 
+/// True while the process's runtime accepts appends, and no session is open: then an append has nothing to do.
+#[inline]
+pub fn is_quiet() -> bool {
+    CONTROL.open_session() == 0 && CONTROL.barrier().is_some()
+}
+
 /// Pushes an external id on the calling thread.
 ///
 /// # Errors

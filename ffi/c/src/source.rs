@@ -348,6 +348,45 @@ pub unsafe extern "C" fn strandline_label(what: u32, handle: u64, name: *const c
 
 // Appending.
 
+/// The runtime to append to. Whatever made it, an armed one takes appends; else why there is none.
+#[inline]
+fn appending() -> Result<&'static Runtime, Status> {
+    match Runtime::global() {
+        Some(runtime) if runtime.is_armed() => Ok(runtime),
+        _ => runtime(),
+    }
+}
+
+/// True for a right argument while no session is open: then a first call has nothing to do but to say so.
+///
+/// # Safety
+/// `from` and `token` are null or valid as the header says.
+#[inline(always)]
+unsafe fn nothing_to_begin<T>(from: *const T, token: *mut u64) -> bool {
+    if from.is_null() || token.is_null() || !embed::is_quiet() {
+        return false;
+    }
+    // SAFETY: not null; every struct starts with its size, and the caller promises that it is readable.
+    let bytes = unsafe { from.cast::<u64>().read_unaligned() };
+    // SAFETY: not null, and valid as the caller promises.
+    unsafe { token.write_unaligned(0) };
+    bytes == size_of::<T>() as u64
+}
+
+/// True for a right argument of work that no session saw: then a last call has nothing to do.
+///
+/// # Safety
+/// `from` is null or valid as the header says.
+#[inline(always)]
+unsafe fn nothing_to_end<T>(token: u64, from: *const T) -> bool {
+    if token != 0 || from.is_null() || !embed::is_quiet() {
+        return false;
+    }
+    // SAFETY: not null; every struct starts with its size, and the caller promises that it is readable.
+    let bytes = unsafe { from.cast::<u64>().read_unaligned() };
+    bytes == size_of::<T>() as u64
+}
+
 #[inline]
 fn ids(correlation: u64, ancestor: u64, external: u64, thread: u32) -> Ids {
     Ids {
@@ -379,13 +418,17 @@ fn token_of(runtime: &Runtime, token: u64) -> Result<Token, Status> {
 /// `call` and `token` are null or valid as the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strandline_api_enter(call: *const strandline_api, token: *mut u64) -> i32 {
+    // SAFETY: as the caller promises.
+    if unsafe { nothing_to_begin(call, token) } {
+        return Status::Ok as i32;
+    }
     answer(|| {
         // SAFETY: as the caller promises.
         unsafe { out(token, 0) }?;
         // SAFETY: as the caller promises.
         let call = unsafe { argument(call) }?;
         let operation = operation(call.domain, call.operation)?;
-        let runtime = runtime()?;
+        let runtime = appending()?;
         let ids = ids(
             call.correlation_id,
             call.ancestor_id,
@@ -407,6 +450,10 @@ pub unsafe extern "C" fn strandline_api_enter(call: *const strandline_api, token
 /// `call` is null or valid as the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strandline_api_exit(token: u64, call: *const strandline_api) -> i32 {
+    // SAFETY: as the caller promises.
+    if unsafe { nothing_to_end(token, call) } {
+        return Status::Ok as i32;
+    }
     answer(|| {
         // SAFETY: as the caller promises.
         let call = unsafe { argument(call) }?;
@@ -426,7 +473,7 @@ pub unsafe extern "C" fn strandline_api_exit(token: u64, call: *const strandline
             call.external_id,
             call.thread,
         );
-        let runtime = runtime()?;
+        let runtime = appending()?;
         runtime.api_exit(
             token_of(runtime, token)?,
             operation,
@@ -447,12 +494,16 @@ pub unsafe extern "C" fn strandline_dispatch_issue(
     dispatch: *const strandline_dispatch,
     token: *mut u64,
 ) -> i32 {
+    // SAFETY: as the caller promises.
+    if unsafe { nothing_to_begin(dispatch, token) } {
+        return Status::Ok as i32;
+    }
     answer(|| {
         // SAFETY: as the caller promises.
         unsafe { out(token, 0) }?;
         // SAFETY: as the caller promises.
         let dispatch = unsafe { argument(dispatch) }?;
-        let issued = runtime()?.dispatch_issue(&DispatchIssue {
+        let issued = appending()?.dispatch_issue(&DispatchIssue {
             ids: ids(
                 dispatch.correlation_id,
                 dispatch.ancestor_id,
@@ -478,10 +529,14 @@ pub unsafe extern "C" fn strandline_dispatch_done(
     token: u64,
     dispatch: *const strandline_dispatch,
 ) -> i32 {
+    // SAFETY: as the caller promises.
+    if unsafe { nothing_to_end(token, dispatch) } {
+        return Status::Ok as i32;
+    }
     answer(|| {
         // SAFETY: as the caller promises.
         let done = unsafe { argument(dispatch) }?;
-        let runtime = runtime()?;
+        let runtime = appending()?;
         runtime.dispatch_done(
             token_of(runtime, token)?,
             &DispatchDone {
@@ -537,12 +592,16 @@ pub unsafe extern "C" fn strandline_copy_issue(
     copy: *const strandline_copy,
     token: *mut u64,
 ) -> i32 {
+    // SAFETY: as the caller promises.
+    if unsafe { nothing_to_begin(copy, token) } {
+        return Status::Ok as i32;
+    }
     answer(|| {
         // SAFETY: as the caller promises.
         unsafe { out(token, 0) }?;
         // SAFETY: as the caller promises.
         let copy = unsafe { argument(copy) }?;
-        let issued = runtime()?.copy_issue(&copy_event(&copy));
+        let issued = appending()?.copy_issue(&copy_event(&copy));
         // SAFETY: as the caller promises.
         unsafe { out(token, issued.0) }
     })
@@ -554,10 +613,14 @@ pub unsafe extern "C" fn strandline_copy_issue(
 /// `copy` is null or valid as the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strandline_copy_done(token: u64, copy: *const strandline_copy) -> i32 {
+    // SAFETY: as the caller promises.
+    if unsafe { nothing_to_end(token, copy) } {
+        return Status::Ok as i32;
+    }
     answer(|| {
         // SAFETY: as the caller promises.
         let copy = unsafe { argument(copy) }?;
-        let runtime = runtime()?;
+        let runtime = appending()?;
         runtime.copy_done(token_of(runtime, token)?, &copy_event(&copy));
         Ok(())
     })
@@ -572,7 +635,7 @@ pub unsafe extern "C" fn strandline_alloc_done(memory: *const strandline_memory)
     answer(|| {
         // SAFETY: as the caller promises.
         let memory = unsafe { argument(memory) }?;
-        let runtime = runtime()?;
+        let runtime = appending()?;
         let event = MemoryEvent {
             ids: ids(
                 memory.correlation_id,
