@@ -333,6 +333,7 @@ impl Runtime {
             accounting.remember(end);
         }
         self.announce_anchor();
+        self.name_threads();
         self.give_unused_back();
     }
 
