@@ -22,6 +22,9 @@ pub use client::{Client, Place};
 // The SDK finds the tool by its symbols, which are in this library because of this line.
 pub use strandline_rocprofiler as tool;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use strandline::{Runtime, clock};
@@ -29,7 +32,8 @@ use strandline::{Runtime, clock};
 /// How often the thread of [`spawn`] polls.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Starts a thread that bridges `runtime` to a client until the process finalizes. Not in a callback.
+/// Starts a thread that bridges `runtime` to a client until `stop` is set, and then sends what waits. Join it before the
+/// client goes. Not in a callback.
 ///
 /// # Errors
 /// The system has no thread left.
@@ -37,49 +41,80 @@ pub fn spawn<C: Client>(
     runtime: &'static Runtime,
     make_client: impl FnOnce() -> C + Send + 'static,
     options: Options,
-) -> std::io::Result<()> {
+    stop: Arc<AtomicBool>,
+) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name("strandline-tracy".to_owned())
-        .spawn(move || run(runtime, make_client(), options))
-        .map(drop)
+        .spawn(move || run(runtime, make_client(), options, &stop))
 }
 
-fn run(runtime: &'static Runtime, client: impl Client, options: Options) {
+fn run(runtime: &'static Runtime, client: impl Client, options: Options, stop: &AtomicBool) {
     let mut bridge = Bridge::new(runtime, client, options);
     let cpu_ns = || clock::kernel_ns(libc::CLOCK_MONOTONIC_RAW);
-    while !runtime.is_finalizing() {
+    while !stop.load(Ordering::Acquire) {
         bridge.poll(clock::vendor_now(), cpu_ns());
         std::thread::sleep(POLL);
     }
     bridge.finish(clock::vendor_now(), cpu_ns());
 }
 
-/// The tool library's own start.
+/// The tool library's own start and end.
 #[cfg(any(feature = "always-on", feature = "on-demand"))]
 mod at_load {
-    use std::panic::catch_unwind;
-    use std::time::Duration;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+    use std::time::{Duration, Instant};
 
     use strandline::Runtime;
 
     use crate::client::Tracy;
     use crate::{Options, run};
 
+    /// How long the exit of the process waits for the last zones.
+    const LEAVE: Duration = Duration::from_secs(1);
+
+    static STOP: AtomicBool = AtomicBool::new(false);
+    static DONE: AtomicBool = AtomicBool::new(false);
+    static PROCESS: AtomicI32 = AtomicI32::new(0);
+
     extern "C" fn start() {
         let _ = catch_unwind(|| {
             std::thread::Builder::new()
                 .name("strandline-tracy".to_owned())
-                .spawn(|| {
-                    // The SDK makes the runtime when the program first uses HIP, if it ever does.
-                    let runtime = loop {
-                        match Runtime::global() {
-                            Some(runtime) => break runtime,
-                            None => std::thread::sleep(Duration::from_millis(10)),
-                        }
-                    };
-                    run(runtime, Tracy::default(), Options::default());
-                })
+                .spawn(work)
         });
+    }
+
+    fn work() {
+        // The SDK makes the runtime when the program first uses HIP, if it ever does.
+        let runtime = loop {
+            match Runtime::global() {
+                Some(runtime) => break runtime,
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        PROCESS.store(std::process::id().cast_signed(), Ordering::Relaxed);
+        // SAFETY: the function lives as long as the process. It runs before the client's destructor: the client was
+        // constructed when the library was loaded, so its destructor was registered before.
+        unsafe { libc::atexit(leave) };
+        // Nothing of what a panic would leave half done is used again.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            run(runtime, Tracy::default(), Options::default(), &STOP);
+        }));
+        DONE.store(true, Ordering::Release);
+    }
+
+    /// The client is destroyed after this: nothing may be inside it by then.
+    extern "C" fn leave() {
+        STOP.store(true, Ordering::Release);
+        // A forked child has no such thread.
+        if PROCESS.load(Ordering::Relaxed) != std::process::id().cast_signed() {
+            return;
+        }
+        let start = Instant::now();
+        while !DONE.load(Ordering::Acquire) && start.elapsed() < LEAVE {
+            std::thread::sleep(Duration::from_micros(200));
+        }
     }
 
     #[used]
