@@ -134,6 +134,13 @@ fn process(out: &mut Vec<u8>, process: &Process<'_>) {
     }
     out.push(b']');
     losses(out, "lost", &process.trace.losses());
+    let cost = process.trace.cost();
+    object(out, "cost", |out| {
+        number(out, "records", cost.records);
+        number(out, "bytes", cost.bytes);
+        number(out, "sampled_appends", cost.sampled_appends);
+        number(out, "append_ns", cost.append_ns);
+    });
     key(out, "damage");
     out.push(b'[');
     for damage in process.trace.damage() {

@@ -15,6 +15,10 @@ use crate::record::{Kind, StreamKind, flag, head_word, pair};
 use crate::runtime::Runtime;
 use crate::sync::Ordering;
 
+/// Which API calls are timed: those whose correlation id, spread by the golden ratio, has its 10 highest bits clear.
+const SAMPLE_SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+const SAMPLE_SHIFT: u32 = 54;
+
 /// The ids that join a record to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ids {
@@ -286,6 +290,47 @@ impl Runtime {
         if token.is_none() {
             return;
         }
+        // A spread of the id, not its low bits: those follow a loop's own period.
+        if ids.correlation.wrapping_mul(SAMPLE_SPREAD) >> SAMPLE_SHIFT == 0 {
+            return self.api_exit_sampled(token, operation, &ids, return_value, arguments);
+        }
+        self.api_exit_unsampled(token, operation, ids, return_value, arguments);
+    }
+
+    /// One call's append, timed: what tracing costs is in the trace itself.
+    #[cold]
+    #[inline(never)]
+    fn api_exit_sampled(
+        &self,
+        token: Token,
+        operation: Operation,
+        ids: &Ids,
+        return_value: i32,
+        arguments: Option<&ApiArgs>,
+    ) {
+        let start = clock::ticks();
+        self.api_exit_unsampled(token, operation, Ids { ..*ids }, return_value, arguments);
+        let end = clock::ticks();
+        let session = self.control().expand(token.session());
+        let inside = inside!(self, session);
+        let block = inside.block(session);
+        inside.bump(
+            block,
+            Counter::SampledTicks as usize,
+            end.wrapping_sub(start),
+        );
+        inside.bump(block, Counter::SampledAppends as usize, 1);
+    }
+
+    #[inline(always)]
+    fn api_exit_unsampled(
+        &self,
+        token: Token,
+        operation: Operation,
+        ids: Ids,
+        return_value: i32,
+        arguments: Option<&ApiArgs>,
+    ) {
         let done = match arguments {
             None => self.api_exit_fast::<1>(token, operation, ids, return_value, arguments),
             Some(_) => self.api_exit_fast::<2>(token, operation, ids, return_value, arguments),

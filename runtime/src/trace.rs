@@ -90,6 +90,19 @@ struct Run {
     kind: SegmentKind,
 }
 
+/// What tracing cost, as the runtime itself counted and sampled it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Records of sessions that were appended (facts not counted).
+    pub records: u64,
+    /// Bytes of the region that hold records and facts.
+    pub bytes: u64,
+    /// API calls whose end was timed, about 1 in 1,024.
+    pub sampled_appends: u64,
+    /// Mean time of such an append, ns, the reading of the clock included; 0 when none was timed.
+    pub append_ns: u64,
+}
+
 /// One record and where it comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
@@ -530,6 +543,34 @@ impl Trace {
                 (LossReason::Reentry, count(2)),
             ],
         )
+    }
+
+    /// What tracing cost, over all sessions, as the runtime counted and sampled it itself.
+    pub fn cost(&self) -> Cost {
+        use crate::counters::Counter;
+        let mut sum = Block::default();
+        for lane in 0..self.header.lane_count {
+            for slot in 0..=SESSION_SLOTS {
+                sum.add(&self.block(lane, slot));
+            }
+        }
+        let records = [
+            Counter::DispatchIssued,
+            Counter::CopyIssued,
+            Counter::DispatchRecorded,
+            Counter::CopyRecorded,
+            Counter::ApiRecorded,
+            Counter::OtherRecorded,
+        ];
+        let sampled_appends = sum.get(Counter::SampledAppends);
+        let ns = u128::from(sum.get(Counter::SampledTicks)) * 1_000_000_000
+            / u128::from(self.header.ticks_per_second.max(1));
+        Cost {
+            records: records.into_iter().map(|counter| sum.get(counter)).sum(),
+            bytes: self.cells() * CELL_BYTES as u64,
+            sampled_appends,
+            append_ns: (ns / u128::from(sampled_appends.max(1))) as u64,
+        }
     }
 
     /// Losses of all sessions and of none.

@@ -598,3 +598,29 @@ fn threads_have_the_kernels_name_unless_the_program_gave_one() {
     assert_eq!(names[&plain], "worker-7");
     assert_eq!(names[&own], "loader");
 }
+
+#[test]
+fn the_trace_says_what_it_cost() {
+    let runtime = runtime();
+    let session = runtime.session_open().unwrap();
+    for correlation in 1..=50_000 {
+        let ids = Ids {
+            correlation,
+            thread: 7,
+            ..Ids::default()
+        };
+        let call = runtime.api_enter(LAUNCH, ids, 0);
+        runtime.api_exit(call, LAUNCH, ids, 0, None);
+    }
+    let end = runtime.session_stop(session, LONG, None).unwrap();
+    assert_eq!(
+        end.api_recorded, 50_000,
+        "sampled calls are recorded like others"
+    );
+    let cost = runtime.trace().unwrap().cost();
+    assert_eq!(cost.records, 50_000);
+    assert!(cost.bytes >= 50_000 * 64);
+    // About one in 1,024: that it is neither none nor all is what matters.
+    assert!((1..5_000).contains(&cost.sampled_appends), "{cost:?}");
+    assert!(cost.append_ns > 0);
+}

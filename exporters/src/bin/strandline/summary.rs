@@ -54,6 +54,15 @@ pub(crate) struct Summary {
     streams: usize,
     sessions: Vec<Session>,
     kernels: Vec<Kernel>,
+    cost: Cost,
+}
+
+#[derive(Debug, Serialize)]
+struct Cost {
+    records: u64,
+    bytes: u64,
+    sampled_appends: u64,
+    append_ns: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -146,6 +155,15 @@ impl Summary {
             streams: trace.facts().streams.len(),
             sessions: reports.iter().map(Session::new).collect(),
             kernels: kernels(trace),
+            cost: {
+                let cost = trace.cost();
+                Cost {
+                    records: cost.records,
+                    bytes: cost.bytes,
+                    sampled_appends: cost.sampled_appends,
+                    append_ns: cost.append_ns,
+                }
+            },
         }
     }
 }
@@ -297,6 +315,20 @@ fn write_text(
     for report in reports {
         write_session(out, report)?;
     }
+    let cost = trace.cost();
+    write!(
+        out,
+        "  cost      {} records, {} bytes",
+        cost.records, cost.bytes
+    )?;
+    if cost.sampled_appends > 0 {
+        write!(
+            out,
+            "; {} ns an append ({} calls sampled)",
+            cost.append_ns, cost.sampled_appends
+        )?;
+    }
+    writeln!(out)?;
     for damage in trace.damage() {
         writeln!(out, "  damaged   {damage}")?;
     }
@@ -490,7 +522,8 @@ mod tests {
             r#""flagged":{"outside_window":0,"untimed":1,"end_before_start":0,"unknown_stream":0,"no_launch":4},"#,
             r#""stop":{"requested_ns":2000,"last_arrival_ns":2500,"returned_ns":2600}}],"#,
             r#""kernels":[{"name":"bar","mangled":"bar","count":2,"total_ns":800},"#,
-            r#"{"name":"foo()","mangled":"_Z3foov","count":2,"total_ns":100}]}"#
+            r#"{"name":"foo()","mangled":"_Z3foov","count":2,"total_ns":100}],"#,
+            r#""cost":{"records":0,"bytes":2048,"sampled_appends":0,"append_ns":0}}"#
         );
         assert_eq!(json, expected);
     }
