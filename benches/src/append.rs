@@ -47,8 +47,9 @@ const fn known(name: &'static str, shapes: &'static [Shape], shared: bool) -> Kn
     }
 }
 
-const PEERS: [Known; 13] = [
+const PEERS: [Known; 14] = [
     known("strandline", &SHAPES, false),
+    known("strandline-flight", &[ONE_TIME, NO_TIME, PAIR], false),
     known("strandline-c-abi", &[ONE_TIME], false),
     known("rtrb", &SHAPES, false),
     known("crossbeam-arrayqueue", &[ONE_TIME, NO_TIME], true),
@@ -241,8 +242,13 @@ fn figures(peer: &str, shape: Shape, effort: Effort, scale: Scale) -> Result<Fig
     let count = effort.producers;
     let times = shape.timestamps;
     match peer {
-        "strandline" => {
-            let process = Process::start_whole(budget_bytes(shape, effort))?;
+        "strandline" | "strandline-flight" => {
+            // Window mode writes each line once; flight mode reuses what the consumer has read.
+            let process = if peer == "strandline" {
+                Process::start_whole(budget_bytes(shape, effort), "window")?
+            } else {
+                Process::start_whole((2 * count as u64 + 2) << 20, "flight")?
+            };
             match ours::Call::of(shape) {
                 ours::Call::Append => go(Ours::<0>::new(process)?, effort, scale),
                 ours::Call::AppendAt => go(Ours::<1>::new(process)?, effort, scale),
@@ -272,7 +278,9 @@ fn figures(peer: &str, shape: Shape, effort: Effort, scale: Scale) -> Result<Fig
         "tracing-chrome" => go(tracers::TracingChrome::new()?, effort, scale),
         "tracy" => {
             #[cfg(feature = "tracy")]
-            return go(tracers::Tracy::new(), effort, scale);
+            {
+                go(tracers::Tracy::new(), effort, scale)
+            }
             #[cfg(not(feature = "tracy"))]
             Err("built without the feature tracy".to_owned())
         }
@@ -287,10 +295,10 @@ fn figures(peer: &str, shape: Shape, effort: Effort, scale: Scale) -> Result<Fig
                     "moodycamel-concurrentqueue" => cxx::Kind::Concurrent,
                     _ => cxx::Kind::RowStore,
                 };
-                return match times {
+                match times {
                     0 => go(cxx::Queue::<0>::new(kind, count), effort, scale),
                     _ => go(cxx::Queue::<1>::new(kind, count), effort, scale),
-                };
+                }
             }
             #[cfg(not(strandline_cxx))]
             Err(String::new())
@@ -377,9 +385,8 @@ fn sustained_row(
         lost,
     } = match peer {
         "strandline" => {
-            let budget = ((seconds * 4e8) as u64 * 64 + (64 << 20)).next_multiple_of(1 << 20);
-            let process = Process::start_whole(budget)?;
-            process.prefault()?;
+            // Flight mode: window mode is bounded by how fast the kernel hands out pages.
+            let process = Process::start_whole((8 * producers as u64 + 8) << 20, "flight")?;
             driver::sustained(&Ours::<0>::new(process)?, producers, seconds)?
         }
         "rtrb" => driver::sustained(&Rtrb::<8, 1>::new(producers), producers, seconds)?,
@@ -523,7 +530,7 @@ fn table(rows: &[Value]) -> String {
             .max_by(|one, other| number(one, "producers").total_cmp(&number(other, "producers")))
             .map(|row| (number(row, "producers"), number(row, "records_per_s") / 1e6))
     };
-    for peer in ["strandline", "rtrb", "mutex-vec-box"] {
+    for peer in ["strandline", "strandline-flight", "rtrb", "mutex-vec-box"] {
         if let Some((producers, rate)) = burst(peer) {
             let _ = writeln!(
                 out,

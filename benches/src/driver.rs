@@ -21,11 +21,11 @@ const GAP_US: u64 = 300;
 /// How often the consumer looks.
 const LOOK: Duration = Duration::from_micros(50);
 /// A producer gives up on a consumer that has not seen its burst by then.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(4);
 /// Bursts before the first that counts: more than any peer's places, so that each was used once.
 const WARM_BURSTS: usize = 40;
 /// Records that a producer at full speed may be ahead of the consumer.
-const AHEAD: u64 = 1 << 15;
+const AHEAD: u64 = 1 << 13;
 /// What is walked before each cold append.
 const COLD_BYTES: usize = 4 << 20;
 
@@ -225,7 +225,8 @@ pub fn measure<P: Peer>(peer: &P, effort: Effort, scale: Scale) -> Result<Figure
         } else {
             effort
         };
-        let bursts = bursts(peer, &books, &mut sequences, effort)?;
+        let bursts =
+            bursts(peer, &books, &mut sequences, effort).map_err(|why| with_lost(peer, why))?;
         if repetition != 0 {
             let (mean, dropped) = mean_burst(bursts, scale);
             means.push(mean / BURST as f64);
@@ -253,9 +254,18 @@ pub fn measure<P: Peer>(peer: &P, effort: Effort, scale: Scale) -> Result<Figure
         peer.settle(appended)?;
         appended
     } else {
-        books.check(&sequences)?
+        books
+            .check(&sequences)
+            .map_err(|why| with_lost(peer, why))?
     };
     Ok(figures)
+}
+
+fn with_lost(peer: &impl Peer, why: String) -> String {
+    match peer.lost() {
+        Ok(0) | Err(_) => why,
+        Ok(lost) => format!("{why}; the peer counts {lost} as lost"),
+    }
 }
 
 /// What a preempted burst is longer than: three usual ones and this. An interrupt takes less, a turn of another thread
@@ -335,7 +345,12 @@ fn wait_until_seen(books: &Books, index: usize, sequence: u64) -> bool {
     true
 }
 
-fn pause() {
+/// The gap between two bursts. More threads than cores sleep, so that the consumer gets its turn.
+fn pause(producers: usize) {
+    if producers + 1 > std::thread::available_parallelism().map_or(1, usize::from) {
+        std::thread::sleep(Duration::from_micros(GAP_US));
+        return;
+    }
     let began = Instant::now();
     while began.elapsed() < Duration::from_micros(GAP_US) {
         std::hint::spin_loop();
@@ -350,6 +365,7 @@ fn bursts<P: Peer>(
     effort: Effort,
 ) -> Result<Vec<u32>, String> {
     let waits = !peer.drains_itself();
+    let producers = sequences.len();
     let made = with_consumer(peer, books, sequences, |index, producer, sequence| {
         let until = Instant::now() + Duration::from_secs_f64(effort.seconds);
         let mut bursts = Vec::with_capacity(effort.bursts);
@@ -365,7 +381,7 @@ fn bursts<P: Peer>(
                 return Err("an append found no room".to_owned());
             }
             bursts.push(took.min(u32::MAX.into()) as u32);
-            pause();
+            pause(producers);
             if waits && !wait_until_seen(books, index, *sequence) {
                 return Err("the consumer never saw a burst".to_owned());
             }
@@ -384,6 +400,7 @@ fn singles<P: Peer>(
     count: usize,
 ) -> Result<(Vec<u32>, Vec<u32>), String> {
     let waits = !peer.drains_itself();
+    let producers = sequences.len();
     let made = with_consumer(peer, books, sequences, |index, producer, sequence| {
         let (mut samples, mut empty) = (Vec::with_capacity(count), Vec::with_capacity(count));
         while samples.len() < count {
@@ -399,7 +416,7 @@ fn singles<P: Peer>(
                 *sequence += 1;
                 samples.push((last - first).min(u32::MAX.into()) as u32);
             }
-            pause();
+            pause(producers);
             if waits && !wait_until_seen(books, index, *sequence) {
                 break;
             }

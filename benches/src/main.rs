@@ -31,6 +31,9 @@ use std::process::ExitCode;
 use arguments::Arguments;
 
 fn main() -> ExitCode {
+    // A reader that has seen enough ends the bench quietly.
+    // SAFETY: the default action, set before any thread exists.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(usage) => {

@@ -49,8 +49,8 @@ pub fn region_path() -> PathBuf {
 
 impl Process {
     /// Makes the runtime, with its housekeeper.
-    pub fn start_whole(budget_bytes: u64) -> Result<Self, String> {
-        let process = Self::start(budget_bytes)?;
+    pub fn start_whole(budget_bytes: u64, mode: &'static str) -> Result<Self, String> {
+        let process = Self::start_in(budget_bytes, mode)?;
         process
             .runtime
             .start_housekeeper(None, None)
@@ -58,34 +58,17 @@ impl Process {
         Ok(process)
     }
 
-    /// Has the file's pages made now, so that backing them later only maps them.
-    pub fn prefault(&self) -> Result<(), String> {
-        let bytes = self
-            .file
-            .metadata()
-            .map_err(|error| error.to_string())?
-            .len();
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
-            .map_err(|error| format!("opening the region again: {error}"))?;
-        // SAFETY: an open file and its whole range; no memory is touched.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as i64) } != 0 {
-            return Err(format!(
-                "reserving {bytes} bytes: {}",
-                std::io::Error::last_os_error()
-            ));
-        }
-        Ok(())
-    }
-
     /// Makes the runtime; only what is backed at first can be used.
     pub fn start(budget_bytes: u64) -> Result<Self, String> {
+        Self::start_in(budget_bytes, "window")
+    }
+
+    fn start_in(budget_bytes: u64, mode: &'static str) -> Result<Self, String> {
         let path = region_path();
         let settings = Settings::from_lookup(|name| match name {
             "STRANDLINE_OUT" => Some(path.clone().into_os_string()),
             "STRANDLINE_START" => Some("api".into()),
+            "STRANDLINE_MODE" => Some(mode.into()),
             "STRANDLINE_BUDGET" => Some(budget_bytes.to_string().into()),
             _ => None,
         })
@@ -138,6 +121,24 @@ impl Process {
         }
         Ok(())
     }
+}
+
+/// Has the region's pages made now, so that the housekeeper's steps only map them: the rows time appends, not how fast the
+/// kernel zeroes pages for a machine full of producers.
+fn prefault(file: &std::fs::File) -> Result<(), String> {
+    let bytes = file.metadata().map_err(|error| error.to_string())?.len();
+    // The name is gone, and the file was opened for reading.
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .map_err(|error| format!("opening the region again: {error}"))?;
+    // SAFETY: an open file and its whole range; no memory is touched.
+    if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as i64) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(format!("reserving {bytes} bytes: {error}"));
+    }
+    Ok(())
 }
 
 /// The append that is timed: one record of one cell, with one timestamp.
@@ -277,6 +278,7 @@ impl<const CALL: u8> Ours<CALL> {
     /// Opens a session and the reader.
     pub fn new(process: Process) -> Result<Self, String> {
         let reader = RegionReader::open(&process.file)?;
+        prefault(&process.file)?;
         let session = process.open()?;
         Ok(Self {
             process,
@@ -355,7 +357,9 @@ impl OursInC {
     /// Opens a session and the reader.
     pub fn new(library: Library) -> Result<Self, String> {
         library.start()?;
-        let reader = RegionReader::open(&library.file()?)?;
+        let file = library.file()?;
+        prefault(&file)?;
+        let reader = RegionReader::open(&file)?;
         let name = library.name("bench");
         Ok(Self {
             library,

@@ -1,14 +1,14 @@
 //! A reader of a live region, as another process would be: it maps the file and follows the published heads.
 //!
-//! It looks only at what a head has published, and reads each cell once. The region must not recycle segments while it
-//! reads (window mode).
+//! It looks only at what a head has published, and reads each cell once. Where segments are reused (flight mode) it must
+//! keep up: a segment that was reused while it was read is an error here.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use strandline::header::Header;
+use strandline::header::{Header, Mode};
 use strandline::limits::{CELL_WORDS, SEGMENT_BYTES, SEGMENT_CELLS, SEGMENT_ENTRY_BYTES};
 use strandline::record::{Kind, Record};
 
@@ -18,9 +18,9 @@ const FREE_RUN: usize = 64;
 /// How far a segment was read.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Cells read, by segment.
-    read: Vec<u32>,
-    /// All segments below are read to their end.
+    /// Generation, and cells read of it, by segment.
+    read: Vec<(u64, usize)>,
+    /// All segments below are read to their end, and stay as they are.
     first: usize,
 }
 
@@ -73,7 +73,7 @@ impl RegionReader {
             base: base.cast_const().cast(),
             bytes,
             progress: Mutex::new(Progress {
-                read: vec![0; header.segment_count as usize],
+                read: vec![(0, 0); header.segment_count as usize],
                 first: 0,
             }),
             header,
@@ -104,15 +104,24 @@ impl RegionReader {
                 continue;
             }
             free = 0;
-            let committed =
-                (self.word(entry + 8).load(Ordering::Acquire) as usize).min(SEGMENT_CELLS);
-            let read = progress.read[segment] as usize;
-            // Sticky segments hold facts.
-            if state >> 8 & 0xff == 0 && read < committed {
-                self.records(segment, read, committed, &mut body)?;
+            let committed = self.word(entry + 8).load(Ordering::Acquire) as usize;
+            let generation = state >> 32;
+            let (known, mut read) = progress.read[segment];
+            if known != generation {
+                read = 0;
             }
-            progress.read[segment] = committed as u32;
-            if state & 0xff == 2 && segment == progress.first {
+            // Sticky segments hold facts.
+            if state >> 8 & 0xff == 0 && read < committed && committed <= SEGMENT_CELLS {
+                // A head of the next generation, read beside a state of this one, is noticed below.
+                self.records(segment, read, committed, &mut body)?;
+                fence(Ordering::Acquire);
+                if self.word(entry).load(Ordering::Relaxed) >> 32 != generation {
+                    return Err(format!("segment {segment} was reused while it was read"));
+                }
+                progress.read[segment] = (generation, committed);
+            }
+            let stays = self.header.mode == Mode::Window;
+            if stays && state & 0xff == 2 && segment == progress.first {
                 progress.first += 1;
             }
         }
@@ -128,8 +137,9 @@ impl RegionReader {
     ) -> Result<(), String> {
         let start = self.header.segments_offset as usize + segment * SEGMENT_BYTES;
         assert!(to <= SEGMENT_CELLS && start + SEGMENT_BYTES <= self.bytes);
-        // SAFETY: within the segment (above), below its published head (an Acquire load), and nobody writes there any
-        // more: in window mode a published cell never changes.
+        // SAFETY: within the segment (above), below its published head (an Acquire load), and nobody writes there: a
+        // published cell changes only when its segment is reused, which the bench's producers, that wait for this
+        // reader, do not bring about; the caller's second look says so.
         let words = unsafe {
             std::slice::from_raw_parts(
                 self.base.add(start + from * CELL_WORDS * 8).cast::<u64>(),

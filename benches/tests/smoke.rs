@@ -28,6 +28,7 @@ fn every_peer_hands_over_every_record() {
     let rows = lines(&["append", "--producers", "1,2"]);
     for peer in [
         "strandline",
+        "strandline-flight",
         "rtrb",
         "crossbeam-arrayqueue",
         "crossbeam-channel",
