@@ -13,7 +13,7 @@
 //! `account` waits for the gate twice: after closing, so that every issue is counted, and after taking, so that every
 //! completion is either stored and counted or late.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering as StdOrdering;
 use std::time::{Duration, Instant};
@@ -275,9 +275,7 @@ impl Runtime {
         let ask = ask?;
         ask();
         let mut outstanding = Outstanding::new(pending.session);
-        outstanding.scan(self);
-        let retired = outstanding.retired(self);
-        (retired >= self.unpaired(pending.session))
+        (outstanding.prove(self) >= self.unpaired(pending.session))
             .then(|| self.account(pending, Some(Instant::now()), None, false))
     }
 
@@ -461,9 +459,7 @@ impl Runtime {
                 && let Some(ask) = ask.as_mut()
             {
                 ask();
-                outstanding.scan(self);
-                retired = outstanding.retired(self);
-                if retired >= self.unpaired(session) {
+                if outstanding.prove(self) >= self.unpaired(session) {
                     break;
                 }
                 next_ask = began.elapsed() + interval;
@@ -474,6 +470,10 @@ impl Runtime {
             }
             std::thread::sleep(LOOK);
         }
+        if self.unpaired(session) > 0 {
+            // Before the session is taken: an id that retires later may have had its record, which was late.
+            outstanding.prove(self);
+        }
         // From here on completions are late.
         self.control().set_state(session, SessionState::Taken);
         self.wait_for_gate(deadline);
@@ -483,7 +483,7 @@ impl Runtime {
         if issued > recorded {
             outstanding.scan(self);
             // With completions lost, what is outstanding is not all unpaired: never more retired than unpaired.
-            retired = outstanding.retired(self).min(self.unpaired(session));
+            retired = outstanding.proven().min(self.unpaired(session));
         }
         let (retired_dispatches, retired_copies) = outstanding.announce_retired(self, retired);
         let open_at_stop = self.announce_open(session);
@@ -622,6 +622,10 @@ struct Outstanding {
     dispatches: HashMap<u64, Option<u64>>,
     /// Issues less completions, by correlation id.
     copies: HashMap<u64, i64>,
+    /// Those of the dispatches whose record will never come.
+    proven_dispatches: HashSet<u64>,
+    /// Correlation ids of the copies whose record will never come.
+    proven_copies: HashSet<u64>,
 }
 
 impl Outstanding {
@@ -631,6 +635,8 @@ impl Outstanding {
             read: HashMap::new(),
             dispatches: HashMap::new(),
             copies: HashMap::new(),
+            proven_dispatches: HashSet::new(),
+            proven_copies: HashSet::new(),
         }
     }
 
@@ -745,13 +751,32 @@ impl Outstanding {
             .map(|(&correlation, &count)| (correlation, count as u64))
     }
 
-    /// How much of the outstanding work is retired.
-    fn retired(&self, runtime: &Runtime) -> u64 {
-        self.retired_dispatches(runtime).count() as u64
-            + self
-                .retired_copies(runtime)
-                .map(|(_, count)| count)
-                .sum::<u64>()
+    /// Finds the outstanding work that is retired without a record; returns how much. All records of an id are stored
+    /// before it is retired, so what is still missing when the region is read after that was known never comes.
+    fn prove(&mut self, runtime: &Runtime) -> u64 {
+        self.scan(runtime);
+        let dispatches: Vec<u64> = self.retired_dispatches(runtime).map(|(id, _)| id).collect();
+        let copies: Vec<u64> = self.retired_copies(runtime).map(|(id, _)| id).collect();
+        if !dispatches.is_empty() || !copies.is_empty() {
+            self.scan(runtime);
+        }
+        self.proven_dispatches = dispatches.into_iter().collect();
+        self.proven_copies = copies.into_iter().collect();
+        self.proven()
+    }
+
+    /// How much of the outstanding work is proven to be retired without a record.
+    fn proven(&self) -> u64 {
+        let dispatches = self.proven_dispatches.iter();
+        let copies = self.proven_copies.iter();
+        dispatches.filter(|id| self.dispatches.contains_key(id)).count() as u64
+            + copies.map(|id| self.copies_left(id)).sum::<u64>()
+    }
+
+    /// Copies of a correlation id that are outstanding.
+    fn copies_left(&self, correlation: &u64) -> u64 {
+        let count = self.copies.get(correlation).copied().unwrap_or(0);
+        u64::try_from(count).unwrap_or(0)
     }
 
     /// Announces up to `most` pieces of retired work, and strikes them off. Returns dispatches and copies.
@@ -760,7 +785,11 @@ impl Outstanding {
         if most == 0 {
             return (0, 0);
         }
-        let mut found: Vec<_> = self.retired_dispatches(runtime).collect();
+        let mut found: Vec<_> = self
+            .proven_dispatches
+            .iter()
+            .filter_map(|id| Some((*id, (*self.dispatches.get(id)?)?)))
+            .collect();
         found.sort_unstable();
         found.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         for (id, correlation) in found {
@@ -772,7 +801,11 @@ impl Outstanding {
             self.dispatches.remove(&id);
             dispatches += 1;
         }
-        let mut found: Vec<_> = self.retired_copies(runtime).collect();
+        let mut found: Vec<_> = self
+            .proven_copies
+            .iter()
+            .map(|id| (*id, self.copies_left(id)))
+            .collect();
         found.sort_unstable();
         for (correlation, count) in found {
             let count = count.min(most - dispatches - copies);
