@@ -309,6 +309,21 @@ fn retirements_that_are_forced_at_finalization_do_not_count() {
     assert_eq!(text_at(session, "verdict"), "incomplete");
 }
 
+/// A record that came late is not "retired without a record", however soon its id is retired.
+#[test]
+fn late_records_are_missing_and_never_taken_for_retired() {
+    let rounds = if support::full() { 20_000 } else { 2_000 };
+    let Some((_, ended)) = well(&format!("race {rounds}")) else {
+        return;
+    };
+    let line = &ended.json_lines()[0];
+    assert_eq!(at(line, "retired_without_record"), 0);
+    assert!(
+        at(line, "missing") > 0,
+        "nothing came late: nothing is tested"
+    );
+}
+
 #[test]
 fn a_stop_inside_a_callback_closes_and_returns() {
     well("inside");
