@@ -33,6 +33,68 @@ struct Rows {
   std::deque<rocprofAsyncRow> device;
 };
 
+// What is known from the facts, and where the reading of records is.
+struct Reader {
+  struct Agent {
+    bool isGpu;
+    // The index among the agents of its type: what programs call the device number.
+    int index;
+  };
+
+  // Null when it could not be opened.
+  strandline_subscriber* subscriber = nullptr;
+  std::unordered_map<uint64_t, Agent> agents;
+  std::unordered_map<uint32_t, uint64_t> streams;
+  // Small numbers for streams, in the order of their first use in the process.
+  std::unordered_map<uint32_t, uint64_t> streamNumbers;
+  std::unordered_map<uint64_t, std::string> kernelNames;
+  bool simulated = false;
+
+  int32_t open() {
+    strandline_trace* trace = nullptr;
+    if (strandline_trace_live(&trace) == STRANDLINE_OK) {
+      strandline_trace_info info{};
+      info.size = sizeof(info);
+      simulated = strandline_trace_get_info(trace, &info) == STRANDLINE_OK &&
+          info.simulated != 0;
+      strandline_trace_close(trace);
+    }
+    return strandline_subscribe(
+        STRANDLINE_KIND_BIT(STRANDLINE_KIND_API) |
+            STRANDLINE_KIND_BIT(STRANDLINE_KIND_EXTERNAL) |
+            STRANDLINE_KIND_BIT(STRANDLINE_KIND_DISPATCH) |
+            STRANDLINE_KIND_BIT(STRANDLINE_KIND_COPY) | STRANDLINE_KINDS_FACTS,
+        0,
+        &subscriber);
+  }
+
+  void fact(const strandline_record& record) {
+    const uint64_t* words = record.words;
+    if (record.kind == STRANDLINE_KIND_AGENT && record.cells >= 1) {
+      // docs/format.md: word 2 type, word 3 high half the index.
+      agents[record.agent] = {
+          static_cast<uint32_t>(words[2]) == 2,
+          static_cast<int>(words[3] >> 32)};
+    } else if (record.kind == STRANDLINE_KIND_STREAM) {
+      streams[record.stream] = record.address;
+    }
+  }
+
+  bool isGpu(uint64_t handle) const {
+    const auto found = agents.find(handle);
+    return found != agents.end() && found->second.isGpu;
+  }
+  int device(uint64_t handle) const {
+    const auto found = agents.find(handle);
+    return found == agents.end() ? -1 : found->second.index;
+  }
+  hipStream_t hipStream(uint32_t id) const {
+    const auto found = streams.find(id);
+    return reinterpret_cast<hipStream_t>(
+        static_cast<uintptr_t>(found == streams.end() ? 0 : found->second));
+  }
+};
+
 namespace {
 
 // Numbers of rocprofiler-sdk, the same in every version since 1.0.0.
@@ -204,6 +266,7 @@ std::vector<std::pair<std::string, std::string>> Completeness::metadata()
 } // namespace strandline_kineto
 
 using strandline_kineto::Completeness;
+using strandline_kineto::Reader;
 using strandline_kineto::Rows;
 using namespace strandline_kineto;
 
@@ -223,6 +286,9 @@ rocprofiler_configure(
   }
   return result;
 }
+
+RocprofLogger::RocprofLogger() = default;
+RocprofLogger::~RocprofLogger() = default;
 
 RocprofLogger& RocprofLogger::singleton() {
   static auto* const instance = new RocprofLogger();
@@ -274,7 +340,18 @@ void RocprofLogger::startLogging() {
   if (session_ != 0) {
     return;
   }
-  const int32_t status = strandline_session_start(&session_);
+  // Before the window, so that nothing of it is missed.
+  int32_t status = STRANDLINE_OK;
+  if (reader_ == nullptr) {
+    auto reader = std::make_unique<Reader>();
+    status = reader->open();
+    if (status == STRANDLINE_OK) {
+      reader_ = std::move(reader);
+    }
+  }
+  if (status == STRANDLINE_OK) {
+    status = strandline_session_start(&session_);
+  }
   completeness_.status = status;
   if (status != STRANDLINE_OK) {
     session_ = 0;
@@ -321,53 +398,50 @@ void RocprofLogger::takeRows(
     uint64_t session,
     uint64_t startTicks,
     uint64_t startNs) {
-  strandline_trace* trace = nullptr;
-  int32_t status = strandline_trace_live(&trace);
-  if (status != STRANDLINE_OK) {
-    completeness_.status = status;
-    return;
-  }
-  strandline_trace_info info{};
-  info.size = sizeof(info);
-  if (strandline_trace_get_info(trace, &info) == STRANDLINE_OK) {
-    completeness_.simulated = info.simulated != 0;
-  }
-  // Device numbers as programs use them: the index among the agents of the same type.
-  struct Agent {
-    uint32_t kind;
-    int index;
+  // What was recorded since the last window, in the order of each thread; a record's words are valid until the next one.
+  struct Taken {
+    strandline_record record;
+    uint64_t arguments[8];
   };
-  std::unordered_map<uint64_t, Agent> agents;
-  strandline_agent agent{};
-  for (uint64_t i = 0;; ++i) {
-    agent.size = sizeof(agent);
-    if (strandline_trace_agent(trace, i, &agent) != STRANDLINE_OK) {
+  std::vector<Taken> taken;
+  Reader& reader = *reader_;
+  Taken item{};
+  int32_t next = STRANDLINE_OK;
+  for (;;) {
+    item.record.size = sizeof(item.record);
+    next = strandline_subscriber_next(reader.subscriber, &item.record);
+    if (next != STRANDLINE_OK) {
       break;
     }
-    agents[agent.handle] = {agent.kind, static_cast<int>(agent.type_index)};
-  }
-  std::unordered_map<uint32_t, uint64_t> streams;
-  strandline_stream stream{};
-  for (uint64_t i = 0;; ++i) {
-    stream.size = sizeof(stream);
-    if (strandline_trace_stream(trace, i, &stream) != STRANDLINE_OK) {
-      break;
+    switch (item.record.kind) {
+      case STRANDLINE_KIND_API:
+      case STRANDLINE_KIND_EXTERNAL:
+      case STRANDLINE_KIND_DISPATCH:
+      case STRANDLINE_KIND_COPY:
+        if (item.record.session != session) {
+          break;
+        }
+        // Words 8 to 15 of a call's record are its arguments, when it has two cells.
+        if (item.record.kind == STRANDLINE_KIND_API && item.record.cells == 2) {
+          std::memcpy(
+              item.arguments, item.record.words + 8, sizeof(item.arguments));
+        } else {
+          std::memset(item.arguments, 0, sizeof(item.arguments));
+        }
+        taken.push_back(item);
+        break;
+      default:
+        reader.fact(item.record);
     }
-    streams[stream.id] = stream.handle;
   }
-  auto device = [&agents](uint64_t handle) {
-    const auto found = agents.find(handle);
-    return found == agents.end() ? -1 : found->second.index;
-  };
-  auto isGpu = [&agents](uint64_t handle) {
-    const auto found = agents.find(handle);
-    return found != agents.end() && found->second.kind == 2;
-  };
-  auto hipStream = [&streams](uint32_t id) {
-    const auto found = streams.find(id);
-    return reinterpret_cast<hipStream_t>(
-        static_cast<uintptr_t>(found == streams.end() ? 0 : found->second));
-  };
+  if (next != STRANDLINE_NOTHING) {
+    completeness_.status = next;
+  }
+  std::stable_sort(
+      taken.begin(), taken.end(), [](const Taken& one, const Taken& other) {
+        return one.record.start_ns < other.record.start_ns;
+      });
+  completeness_.simulated = reader.simulated;
 
   // kineto converts the times of calls from its approximate clock and those of the device from CLOCK_MONOTONIC.
   const Instant last = sameInstant(hostTicks);
@@ -396,7 +470,6 @@ void RocprofLogger::takeRows(
   Rows& rows = *owner_;
   const auto pid = static_cast<uint32_t>(getpid());
   std::unordered_set<uint64_t> calls;
-  std::unordered_map<uint64_t, std::string> kernelNames;
 
   auto room = [this] {
     if (rows_.size() < maxRows_) {
@@ -405,7 +478,7 @@ void RocprofLogger::takeRows(
     ++completeness_.overLimit;
     return false;
   };
-  auto addCall = [&](const strandline_record& record) {
+  auto addCall = [&](const strandline_record& record, const uint64_t* words) {
     if (record.domain != STRANDLINE_DOMAIN_RUNTIME) {
       return;
     }
@@ -421,9 +494,6 @@ void RocprofLogger::takeRows(
     const uint64_t begin = toTicks(record.start_ns);
     // A call that was still running when the window closed ends there.
     const uint64_t end = record.end_ns == 0 ? endTicks : toTicks(record.end_ns);
-    // Words 8 to 15 of a call's record are its arguments, when it has two cells.
-    static constexpr uint64_t kNone[8] = {};
-    const uint64_t* words = record.cells == 2 ? record.words + 8 : kNone;
     auto low = [](uint64_t word) { return static_cast<uint32_t>(word); };
     auto high = [](uint64_t word) { return static_cast<uint32_t>(word >> 32); };
     auto pointer = [words](size_t index) {
@@ -437,7 +507,7 @@ void RocprofLogger::takeRows(
             id, kCallbackHipRuntime, record.operation, pid, record.thread,
             begin, end, nullptr, nullptr, low(words[5]), high(words[5]),
             low(words[6]), low(words[7]) & 0xffff, low(words[7]) >> 16,
-            high(words[7]) & 0xffff, high(words[6]), hipStream(record.stream));
+            high(words[7]) & 0xffff, high(words[6]), reader.hipStream(record.stream));
         rows_.push_back(&rows.launches.back());
         break;
       case CallClass::Copy:
@@ -450,7 +520,7 @@ void RocprofLogger::takeRows(
             (words[0] & STRANDLINE_ARG_COPY_KIND) != 0
                 ? static_cast<hipMemcpyKind>(low(words[4]))
                 : hipMemcpyDefault,
-            hipStream(record.stream));
+            reader.hipStream(record.stream));
         rows_.push_back(&rows.copies.back());
         break;
       case CallClass::Allocation:
@@ -483,72 +553,50 @@ void RocprofLogger::takeRows(
         ? record.ancestor_id
         : record.correlation_id;
     if (record.kind == STRANDLINE_KIND_DISPATCH) {
-      std::string& name = kernelNames[record.kernel_id];
-      if (name.empty()) {
-        name = record.name == nullptr
-            ? "<unknown kernel>"
-            : demangled(record.name, record.name_bytes);
+      std::string& name = reader.kernelNames[record.kernel_id];
+      if (name.empty() && record.name != nullptr) {
+        name = demangled(record.name, record.name_bytes);
       }
       rows.device.emplace_back(
           id, kBufferDispatch, kDispatchComplete, kDispatchComplete,
-          device(record.agent), record.queue, toDevice(record.start_ns),
-          toDevice(record.end_ns), name);
+          reader.device(record.agent), record.queue, toDevice(record.start_ns),
+          toDevice(record.end_ns),
+          name.empty() ? "<unknown kernel>" : name);
     } else {
-      const uint64_t gpu = isGpu(record.destination_agent)
+      const uint64_t gpu = reader.isGpu(record.destination_agent)
           ? record.destination_agent
           : record.agent;
       rows.device.emplace_back(
-          id, kBufferCopy, record.operation, record.operation, device(gpu), 0,
+          id, kBufferCopy, record.operation, record.operation, reader.device(gpu), 0,
           toDevice(record.start_ns), toDevice(record.end_ns), "");
     }
     // The stream of the call that issued it: known, not guessed from ids or queues. 0 = unknown, kineto then shows the queue.
     // Small numbers, in the order of their first use in the process.
     if (record.stream != 0) {
       rows.device.back().stream =
-          streamNumbers_.emplace(record.stream, streamNumbers_.size() + 1)
+          reader.streamNumbers
+              .emplace(record.stream, reader.streamNumbers.size() + 1)
               .first->second;
     }
     rows_.push_back(&rows.device.back());
   };
-  auto read = [trace, session](uint64_t kinds, auto&& each) {
-    strandline_cursor* cursor = nullptr;
-    int32_t opened = strandline_cursor_open(trace, kinds, session, &cursor);
-    if (opened != STRANDLINE_OK) {
-      return opened;
-    }
-    strandline_record record{};
-    for (;;) {
-      record.size = sizeof(record);
-      opened = strandline_cursor_next(cursor, &record);
-      if (opened != STRANDLINE_OK) {
-        break;
-      }
-      each(record);
-    }
-    strandline_cursor_close(cursor);
-    return opened == STRANDLINE_NOTHING ? STRANDLINE_OK : opened;
-  };
-  auto bit = [](uint32_t kind) { return uint64_t{1} << kind; };
-
   // Calls first: kineto looks at a launch's shape before it looks at its kernels.
-  for (int32_t part : {
-           read(bit(STRANDLINE_KIND_API), addCall),
-           read(
-               bit(STRANDLINE_KIND_EXTERNAL),
-               [this](const strandline_record& record) {
-                 if (record.external_domain == RocLogger::Domain1) {
-                   externalCorrelations_[RocLogger::Domain1].emplace_back(
-                       record.correlation_id, record.external_id);
-                 }
-               }),
-           read(
-               bit(STRANDLINE_KIND_DISPATCH) | bit(STRANDLINE_KIND_COPY),
-               addDevice)}) {
-    if (part != STRANDLINE_OK) {
-      completeness_.status = part;
+  for (const Taken& each : taken) {
+    if (each.record.kind == STRANDLINE_KIND_API) {
+      addCall(each.record, each.arguments);
+    } else if (
+        each.record.kind == STRANDLINE_KIND_EXTERNAL &&
+        each.record.external_domain == RocLogger::Domain1) {
+      externalCorrelations_[RocLogger::Domain1].emplace_back(
+          each.record.correlation_id, each.record.external_id);
     }
   }
-  strandline_trace_close(trace);
+  for (const Taken& each : taken) {
+    if (each.record.kind == STRANDLINE_KIND_DISPATCH ||
+        each.record.kind == STRANDLINE_KIND_COPY) {
+      addDevice(each.record);
+    }
+  }
 }
 
 void RocprofLogger::clearLogs() {

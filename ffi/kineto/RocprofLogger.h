@@ -11,7 +11,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,6 +28,8 @@ namespace strandline_kineto {
 
 // The rows of one trace. They stay where they are until the last owner lets go of them.
 struct Rows;
+// Reads each record of the process once.
+struct Reader;
 
 // What the last stop said. Numbers of all windows since clearLogs are added up; the verdict is the worst of them.
 struct Completeness {
@@ -106,8 +107,8 @@ class RocprofLogger {
   std::shared_ptr<const void> keepRows();
 
  private:
-  RocprofLogger() = default;
-  ~RocprofLogger() = default;
+  RocprofLogger();
+  ~RocprofLogger();
 
   void takeRows(uint64_t session, uint64_t startTicks, uint64_t startNs);
 
@@ -125,7 +126,7 @@ class RocprofLogger {
   uint64_t session_{0};
   uint64_t startTicks_{0};
   uint64_t startNs_{0};
-  std::unordered_map<uint32_t, uint64_t> streamNumbers_;
+  std::unique_ptr<strandline_kineto::Reader> reader_;
 
   friend class libkineto::RocprofActivityApi;
 };
