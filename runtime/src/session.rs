@@ -769,7 +769,9 @@ impl Outstanding {
     fn proven(&self) -> u64 {
         let dispatches = self.proven_dispatches.iter();
         let copies = self.proven_copies.iter();
-        dispatches.filter(|id| self.dispatches.contains_key(id)).count() as u64
+        dispatches
+            .filter(|id| self.dispatches.contains_key(id))
+            .count() as u64
             + copies.map(|id| self.copies_left(id)).sum::<u64>()
     }
 
