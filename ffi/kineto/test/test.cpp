@@ -95,6 +95,11 @@ int main() {
     const auto said = logger.completeness();
     CHECK(said.verdict == 0 && said.missing == 0 && said.lost == 0 && said.windows == 1);
     CHECK(said.issued == kNodes * kReplays && said.simulated);
+    if (failures != 0) {
+      for (const auto& pair : said.metadata()) {
+        std::fprintf(stderr, "%s %s\n", pair.first.c_str(), pair.second.c_str());
+      }
+    }
     size_t kernels = 0, calls = 0;
     std::set<uint64_t> launches, launched;
     for (auto* row : RocprofActivityApi::rows()) {
