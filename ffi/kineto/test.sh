@@ -31,7 +31,7 @@ for compiler in g++ clang++; do
         "$compiler" -std=$standard -Wall -Wextra -Werror -O1 -g -I"$here" -I"$here/test/include" -I"$prefix/include" \
             "$here/test/test.cpp" "$here/RocprofLogger.cpp" -o "$work/test" \
             -L"$prefix/lib" -lstrandline -L"$standin" -l:libamdhip64.so -l:librocprofiler-sdk.so.1 \
-            -Wl,-rpath,"$prefix/lib" -Wl,-rpath,"$standin" -Wl,--allow-shlib-undefined
+            -Wl,-rpath,"$prefix/lib" -Wl,-rpath,"$standin"
         for setting in ROCSIM_LATE=uniform:5ms:40ms ROCSIM_STALL=1%:20ms:40ms ROCSIM_ORDER=newest-first; do
             env LD_LIBRARY_PATH="$standin" "$setting" timeout 120 "$work/test" >"$work/out" 2>&1 || {
                 cat "$work/out"
