@@ -211,18 +211,23 @@ void warn(const char* what, int32_t status) {
       strandline_status_string(status));
 }
 
-void configure() {
+// Before the SDK is configured, whoever does it.
+void giveSettings() {
   strandline_settings settings{};
   settings.size = sizeof(settings);
   settings.start = 3; // the host opens its windows itself
   if (std::getenv("STRANDLINE_BUDGET") == nullptr) {
     settings.budget_bytes = uint64_t{5000000} * 192;
   }
-  int32_t status = strandline_configure(&settings);
+  const int32_t status = strandline_configure(&settings);
   if (status != STRANDLINE_OK && status != STRANDLINE_ALREADY_THERE) {
     warn("settings", status);
   }
-  status = strandline_rocprofiler_force_configure();
+}
+
+void configure() {
+  giveSettings();
+  const int32_t status = strandline_rocprofiler_force_configure();
   registration.store(status, std::memory_order_release);
   if (status != STRANDLINE_OK) {
     warn("no GPU activity will be recorded", status);
@@ -278,6 +283,7 @@ rocprofiler_configure(
     const char* runtime_version,
     uint32_t priority,
     rocprofiler_client_id_t* client) {
+  giveSettings();
   auto* result = static_cast<rocprofiler_tool_configure_result_t*>(
       strandline_rocprofiler_configure(
           version, runtime_version, priority, client));
