@@ -101,6 +101,8 @@ pub struct Lane {
     /// follows the chain.
     oldest: Cell<u32>,
     newest: Cell<u32>,
+    /// Segments in the chain.
+    chained: Cell<u32>,
     range_depth: Cell<usize>,
     /// Stream of the call at each depth from 1 on, inherited from the one around it; 0 = unknown, as outside of all.
     streams: [Cell<u32>; INSIDE_DEPTH + 1],
@@ -183,6 +185,7 @@ impl Lane {
             sequence: Cell::new(0),
             oldest: Cell::new(u32::MAX),
             newest: Cell::new(u32::MAX),
+            chained: Cell::new(0),
             range_depth: Cell::new(0),
             streams: [const { Cell::new(0) }; INSIDE_DEPTH + 1],
             owner: Word::new(0),
@@ -703,9 +706,14 @@ impl Lane {
     fn next_segment(&self, cursor: &Cursor) -> bool {
         let sequence = self.sequence.get();
         let (index, thread) = (self.index, self.thread.get());
-        let segment = match self.region.claim(cursor.kind, index, thread, sequence) {
+        let claimed = if self.has_its_share(cursor.kind) {
+            None
+        } else {
+            self.region.claim(cursor.kind, index, thread, sequence)
+        };
+        let segment = match claimed {
             Some(segment) => segment,
-            None => match self.take_oldest() {
+            None => match self.take_oldest(cursor.kind) {
                 Some(oldest) => {
                     let cells = self
                         .region
@@ -733,10 +741,25 @@ impl Lane {
         true
     }
 
+    /// Flight mode: the lane has a segment to reuse, and what is left is for lanes that have none. Without this the lane
+    /// that comes first would take all, and those that come later would have nothing of their own to reuse, ever.
+    /// Facts take all of that reserve but the last part.
+    fn has_its_share(&self, kind: SegmentKind) -> bool {
+        self.region.header().mode == Mode::Flight
+            && match kind {
+                SegmentKind::Records => {
+                    self.chained.get() >= CHAIN_MIN && self.region.left() <= self.region.reserve()
+                }
+                _ => self.region.left() <= self.region.reserve() / 4,
+            }
+    }
+
     /// Takes the oldest segment of records out of the chain: flight mode, and never the open one.
-    fn take_oldest(&self) -> Option<u32> {
+    fn take_oldest(&self, kind: SegmentKind) -> Option<u32> {
         let oldest = self.oldest.get();
+        let spare = kind == SegmentKind::Records || self.chained.get() > CHAIN_MIN;
         if self.region.header().mode != Mode::Flight
+            || !spare
             || oldest == u32::MAX
             || oldest == self.records.segment.get()
         {
@@ -750,11 +773,13 @@ impl Lane {
             let next = self.region.link(oldest).load(Ordering::Relaxed);
             self.oldest.set(next as u32);
         }
+        self.chained.set(self.chained.get().saturating_sub(1));
         Some(oldest)
     }
 
     /// Appends a segment of records to the chain.
     fn chain(&self, segment: u32) {
+        self.chained.set(self.chained.get() + 1);
         match self.newest.replace(segment) {
             u32::MAX => self.oldest.set(segment),
             newest => self
@@ -764,6 +789,10 @@ impl Lane {
         }
     }
 }
+
+/// Segments that a lane keeps for its records in flight mode: the open one, and one to go on with. Facts take none of
+/// these.
+const CHAIN_MIN: u32 = 2;
 
 /// What is counted for threads that have no lane, or must not touch it: index of the word in the header's slot.
 #[derive(Clone, Copy, Debug)]

@@ -49,6 +49,8 @@ pub const BUDGET_BYTES_DEFAULT: u64 = 512 << 20;
 pub const BUDGET_BYTES_MIN: u64 = 1 << 20;
 /// Memory kept backed and faulted in ahead of demand, bytes.
 pub const AHEAD_BYTES: u64 = 32 << 20;
+/// What is backed in one go, bytes: small enough that segments come free again while the rest is still being made.
+pub const BACK_STEP_BYTES: u64 = 2 << 20;
 
 /// Longest string that is kept whole, bytes; a longer one is cut and flagged. Mangled names of template libraries
 /// reach tens of kilobytes.
@@ -77,6 +79,10 @@ const _: () = assert!(
     "a lane header fits its page"
 );
 const _: () = assert!(STRING_BYTES_MAX < SEGMENT_BYTES);
+const _: () = assert!(
+    BACK_STEP_BYTES.is_multiple_of(SEGMENT_BYTES as u64)
+        && AHEAD_BYTES.is_multiple_of(BACK_STEP_BYTES)
+);
 
 /// Offset of the count of cells that the lane reused in flight mode, bytes.
 pub const LANE_REUSED_OFFSET: usize = 8;

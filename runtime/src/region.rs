@@ -231,6 +231,21 @@ impl Region {
         self.backed.load(Ordering::Relaxed)
     }
 
+    /// Segments that are free or not yet backed.
+    pub(crate) fn left(&self) -> u64 {
+        let count = u64::from(self.header.segment_count);
+        self.free_count() + count.saturating_sub(self.backed_count())
+    }
+
+    /// Segments that are kept for lanes with fewer than two, and for facts: two a lane or a quarter of all, whichever is
+    /// more, but never more than half.
+    pub(crate) fn reserve(&self) -> u64 {
+        let count = u64::from(self.header.segment_count);
+        (2 * u64::from(self.header.lane_count))
+            .max(count / 4)
+            .min(count / 2)
+    }
+
     /// Backs up to `segments` more segments and frees them for use. One caller at a time, never in a callback. Returns
     /// how many were backed; 0 when all are.
     ///

@@ -12,7 +12,7 @@ use crate::gate::{self, Barrier};
 use crate::header::{HEARTBEAT_OFFSET, Header, PHASE_OFFSET, Phase, VERSION};
 use crate::identity::{Identity, thread_id};
 use crate::lane::{Fast, Lane, Laneless, laneless};
-use crate::limits::{AHEAD_BYTES, SEGMENT_BYTES};
+use crate::limits::{AHEAD_BYTES, BACK_STEP_BYTES, SEGMENT_BYTES};
 use crate::record::Kind;
 use crate::region::{self, Region};
 use crate::release::Released;
@@ -147,7 +147,12 @@ impl Runtime {
             .map_err(|error| failed("making the region", &path, error))?;
         let header = header(&settings, vendor, &identity);
         let made = Region::create(file, path.clone(), header).and_then(|region| {
-            let first = AHEAD_BYTES.min(settings.budget_bytes) / SEGMENT_BYTES as u64;
+            let first = if settings.prefault {
+                settings.budget_bytes
+            } else {
+                AHEAD_BYTES.min(settings.budget_bytes)
+            };
+            let first = first / SEGMENT_BYTES as u64;
             region.back(first)?;
             Ok(region)
         });
@@ -332,14 +337,15 @@ impl Runtime {
     /// Backs memory ahead of demand. Not in a callback.
     pub(crate) fn back_ahead(&self) {
         let ahead = AHEAD_BYTES / SEGMENT_BYTES as u64;
-        // Half of it in hand is enough: a program that makes few records holds one step, not two.
-        if self.region.free_count() < ahead / 2
+        let step = BACK_STEP_BYTES / SEGMENT_BYTES as u64;
+        while self.region.free_count() + step <= ahead
             && self.region.backed_count() < self.region.segment_count().into()
             && !self.backing_failed()
-            && self.region.back(ahead).is_err()
         {
-            self.backing_failed
-                .store(true, std::sync::atomic::Ordering::Relaxed);
+            if self.region.back(step).is_err() {
+                self.backing_failed
+                    .store(true, std::sync::atomic::Ordering::Relaxed);
+            }
         }
     }
 

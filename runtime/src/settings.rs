@@ -44,6 +44,9 @@ pub struct Settings {
     pub mode: Mode,
     /// Memory for segments, bytes.
     pub budget_bytes: u64,
+    /// Back the whole budget at start, not in steps ahead of demand: for programs that make records faster than memory
+    /// can be faulted in (about 2 GB/s).
+    pub prefault: bool,
     /// Lanes.
     pub lane_count: usize,
     /// How long a stop waits for its proof, ns.
@@ -149,6 +152,11 @@ impl Settings {
                 }
             },
         };
+        let prefault = match text("STRANDLINE_PREFAULT").as_deref() {
+            None | Some("off") => false,
+            Some("on") => true,
+            Some(value) => return bad("STRANDLINE_PREFAULT", value.to_owned(), "on or off"),
+        };
         let lane_count = match text("STRANDLINE_LANES") {
             None => LANE_COUNT_DEFAULT,
             Some(value) => match value.parse::<usize>() {
@@ -201,6 +209,7 @@ impl Settings {
             start,
             mode,
             budget_bytes: budget_bytes / SEGMENT_BYTES as u64 * SEGMENT_BYTES as u64,
+            prefault,
             lane_count,
             stop_timeout_ns,
             dir: set("STRANDLINE_DIR").unwrap_or_else(|| default_dir(set("XDG_RUNTIME_DIR"))),

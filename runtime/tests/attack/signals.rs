@@ -168,10 +168,11 @@ extern "C" fn jump(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
 #[cfg(not(target_arch = "x86_64"))]
 extern "C" fn jump(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {}
 
-/// Appends until a handler jumps away. Its frame is large, so that whoever appends after the jump stands above.
+/// Appends until a handler jumps away. Its frame is large, so that whoever appends after the jump stands above, however
+/// much the compiler has put into the frame of `landed`.
 #[inline(never)]
 fn victim(runtime: &'static Runtime) {
-    let room = std::hint::black_box([0u8; 16 * 1024]);
+    let room = std::hint::black_box([0u8; 64 * 1024]);
     loop {
         let at = OFFERED.fetch_add(1, Ordering::Relaxed) + 1;
         work::mark(runtime, number(1, at));
@@ -188,6 +189,7 @@ fn deep(runtime: &'static Runtime) {
     std::hint::black_box(&room);
 }
 
+#[inline(never)]
 fn jumps(runtime: &'static Runtime) -> ! {
     let here = 0u8;
     // Below this frame, aligned as after a call.
@@ -209,6 +211,12 @@ extern "C" fn landed() -> ! {
     if at < JUMPS {
         jumps(runtime);
     }
+    judge(runtime)
+}
+
+/// Not inlined: a large frame here must not become part of that of `landed`.
+#[inline(never)]
+fn judge(runtime: &'static Runtime) -> ! {
     let session = runtime.open_session();
     let end = runtime.session_stop(session, LONG, None).expect("books");
     let found = work::check(&runtime.trace().expect("a trace"), false);
@@ -243,7 +251,11 @@ extern "C" fn landed() -> ! {
 }
 
 pub fn jump_body() -> i32 {
-    let runtime = work::runtime(|settings| settings.budget_bytes = 512 << 20);
+    let runtime = work::runtime(|settings| {
+        settings.budget_bytes = 512 << 20;
+        // The victim appends as fast as it can: no record may be lost for want of memory.
+        settings.prefault = true;
+    });
     work::keep_house(runtime);
     runtime.session_open().expect("a session");
     // The jump makes the kernel return to another place, with the mask that the interrupted code had.
