@@ -9,6 +9,7 @@
 #   loom     the models of every hand-over between threads
 #   demo     the main job, from the built command
 #   readers  independent readers over what the exporters write (Python; skipped where they are not installed)
+#   kineto   kineto's logger on Strandline, with the compilers there are, on the stand-in SDK (skipped without g++)
 #   tsan     ThreadSanitizer stress (nightly toolchain; skipped without)
 #   fuzz     a minute of each fuzz target's corpus-free run (nightly toolchain and cargo-fuzz; skipped without)
 #
@@ -17,7 +18,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-all=(fmt lint build test doc loom demo readers tsan)
+all=(fmt lint build test doc loom demo readers kineto tsan)
 steps=("$@")
 [ ${#steps[@]} -gt 0 ] || steps=("${all[@]}")
 
@@ -55,6 +56,10 @@ step_readers() {
     }
     STRANDLINE_PYTHON="$python" STRANDLINE_REQUIRE_READERS=1 \
         cargo test --release -p strandline-exporters --test export_readers
+}
+step_kineto() {
+    command -v g++ >/dev/null || { skip "g++ is not installed"; return; }
+    ffi/kineto/test.sh
 }
 step_tsan() {
     [ -x runtime/tests/tsan.sh ] || { skip "no ThreadSanitizer programs in this tree"; return; }
