@@ -97,6 +97,7 @@ impl Library {
             ("STRANDLINE_OUT", path.as_os_str().to_owned()),
             ("STRANDLINE_START", "api".into()),
             ("STRANDLINE_BUDGET", budget_bytes.to_string().into()),
+            ("STRANDLINE_PREFAULT", "on".into()),
         ] {
             // SAFETY: no other thread exists yet (the caller's promise).
             unsafe { std::env::set_var(name, value) };

@@ -1,6 +1,5 @@
 //! Strandline through its public Rust API: one runtime a process, and the calls that are timed.
 
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -70,6 +69,8 @@ impl Process {
             "STRANDLINE_START" => Some("api".into()),
             "STRANDLINE_MODE" => Some(mode.into()),
             "STRANDLINE_BUDGET" => Some(budget_bytes.to_string().into()),
+            // The rows time appends, not how fast the kernel makes pages for a machine full of producers.
+            "STRANDLINE_PREFAULT" => Some("on".into()),
             _ => None,
         })
         .map_err(|error| error.to_string())?;
@@ -121,24 +122,6 @@ impl Process {
         }
         Ok(())
     }
-}
-
-/// Has the region's pages made now, so that the housekeeper's steps only map them: the rows time appends, not how fast the
-/// kernel zeroes pages for a machine full of producers.
-fn prefault(file: &std::fs::File) -> Result<(), String> {
-    let bytes = file.metadata().map_err(|error| error.to_string())?.len();
-    // The name is gone, and the file was opened for reading.
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
-        .map_err(|error| format!("opening the region again: {error}"))?;
-    // SAFETY: an open file and its whole range; no memory is touched.
-    if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as i64) } != 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(format!("reserving {bytes} bytes: {error}"));
-    }
-    Ok(())
 }
 
 /// The append that is timed: one record of one cell, with one timestamp.
@@ -278,7 +261,6 @@ impl<const CALL: u8> Ours<CALL> {
     /// Opens a session and the reader.
     pub fn new(process: Process) -> Result<Self, String> {
         let reader = RegionReader::open(&process.file)?;
-        prefault(&process.file)?;
         let session = process.open()?;
         Ok(Self {
             process,
@@ -358,7 +340,6 @@ impl OursInC {
     pub fn new(library: Library) -> Result<Self, String> {
         library.start()?;
         let file = library.file()?;
-        prefault(&file)?;
         let reader = RegionReader::open(&file)?;
         let name = library.name("bench");
         Ok(Self {
