@@ -2,7 +2,7 @@
 //!
 //! A record is 1 to 16 cells of 64 bytes; its first word says kind, size in cells, flags and session. All words are
 //! little-endian u64; the tables below are the contract that `docs/format.md` prints and that the Python reader in the
-//! tests checks. Writers build a record as an array of words and hand it to [`crate::Lane`]; readers get a [`Record`],
+//! tests checks. Writers build a record as an array of words and hand it to the lane; readers get a [`Record`],
 //! a borrowed slice of words below the published head.
 //!
 //! ```text

@@ -5,7 +5,7 @@
 //! after finalize and in a forked child they do nothing, or count.
 //!
 //! SDK structs are read by their `size`: a larger one is a newer SDK's and is read as far as we know it, a smaller one is
-//! refused and named in the trace ([`refused`]).
+//! refused and named in the trace (`refused`).
 
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
