@@ -138,6 +138,7 @@ pub unsafe extern "C" fn strandline_session_stop(
         let end =
             runtime.session_stop(session, Duration::from_nanos(timeout_ns), Some(&mut ask))?;
         window::rest(runtime);
+        crate::late::judge(runtime, &end);
         if room != 0 {
             let mut filled = fill(&end);
             filled.size = room;

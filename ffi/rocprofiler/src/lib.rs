@@ -19,6 +19,7 @@
 //! | [`window`] | opening and closing sessions with their contexts |
 //! | [`c_api`] | what embedders call |
 //! | [`instant`] | the C functions that append |
+//! | [`late`] | a host that configures the SDK after HIP |
 //! | [`log`] | the only place that talks |
 
 pub mod api;
@@ -27,6 +28,7 @@ pub mod callbacks;
 pub mod export;
 pub mod hip;
 pub mod instant;
+pub mod late;
 pub mod log;
 pub mod marker;
 pub mod options;

@@ -17,7 +17,7 @@ use strandline_rocprofiler_sys as sys;
 use crate::api::{self, Api};
 use crate::options::Options;
 use crate::window::{self, Contexts};
-use crate::{callbacks, hip, log, marker, own, retirement};
+use crate::{callbacks, hip, late, log, marker, own, retirement};
 
 /// The oldest SDK whose structs are the ones we know: 1.0.0.
 const SDK_VERSION_MIN: u32 = 10_000;
@@ -160,6 +160,7 @@ pub fn ensure() -> Result<(), Status> {
         };
     }
     own::host_asks();
+    let hip_was_loaded = late::hip_is_loaded();
     let Some(force) = api::force_configure() else {
         fail(
             Status::SdkMissing,
@@ -177,11 +178,13 @@ pub fn ensure() -> Result<(), Status> {
             "the SDK was configured before the first session was asked for",
         );
     }
-    if status() == Status::Ok {
-        Ok(())
-    } else {
-        Err(status())
+    if status() != Status::Ok {
+        return Err(status());
     }
+    if hip_was_loaded && let Some(runtime) = Runtime::global() {
+        late::note(runtime);
+    }
+    Ok(())
 }
 
 fn dotted(version: u32) -> String {
