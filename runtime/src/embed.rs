@@ -18,7 +18,7 @@ use crate::record::{Kind, head_word, pair};
 use crate::runtime::Runtime;
 use crate::status::Status;
 use crate::sync::Ordering;
-use crate::tls_external as tls;
+use crate::tls::external as tls;
 
 /// Domains of external ids.
 pub const EXTERNAL_DOMAINS: usize = 4;

@@ -81,8 +81,6 @@ mod thread_names;
 #[cfg(not(loom))]
 mod tls;
 #[cfg(not(loom))]
-mod tls_external;
-#[cfg(not(loom))]
 pub mod trace;
 
 #[cfg(not(loom))]

@@ -85,7 +85,7 @@ extern "C" fn thread_ended(lane: *mut libc::c_void) {
     if lane.control.barrier().is_none() {
         return;
     }
-    tls::set(0);
+    tls::lane::set(0);
     lane.vacate();
 }
 
@@ -244,7 +244,7 @@ impl Runtime {
     /// An append to the open session by the calling thread, when it may take the fast way (see [`Lane::fast`]).
     #[inline(always)]
     pub(crate) fn fast<const CELLS: usize>(&self) -> Option<Fast<'static>> {
-        let lane = tls::get() as *const Lane;
+        let lane = tls::lane::get() as *const Lane;
         // SAFETY: the word is 0 or a lane that this thread claimed; lanes live as long as the process.
         let lane: &'static Lane = unsafe { lane.as_ref() }?;
         if cfg!(test) && !std::ptr::eq(lane.control, self.control) {
@@ -256,7 +256,7 @@ impl Runtime {
     /// The calling thread's lane; claims one the first time. `session` counts the loss when there is none.
     #[inline(always)]
     pub(crate) fn lane(&self, session: u32) -> Option<&'static Lane> {
-        let lane = tls::get() as *const Lane;
+        let lane = tls::lane::get() as *const Lane;
         if lane.is_null() {
             return self.claim_lane(session);
         }
@@ -279,7 +279,7 @@ impl Runtime {
         for lane in self.lanes {
             // ORD(owner): Relaxed. A look before the compare-exchange in `claim`.
             if lane.owner.load(Ordering::Relaxed) == 0 && lane.claim(thread) {
-                tls::set(std::ptr::from_ref(lane) as u64);
+                tls::lane::set(std::ptr::from_ref(lane) as u64);
                 if let Some(key) = self.thread_key {
                     // SAFETY: the key was made at load and lies below the limit that needs no allocation.
                     unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(lane).cast()) };
@@ -414,7 +414,7 @@ impl Runtime {
     /// True on a thread that must not wait for completions: inside a traced call, on a thread that delivers them, or in
     /// finalization.
     pub fn must_not_wait(&self) -> bool {
-        let lane = tls::get() as *const Lane;
+        let lane = tls::lane::get() as *const Lane;
         // SAFETY: the word is 0 or a lane that this thread claimed; lanes live as long as the process.
         let inside =
             unsafe { lane.as_ref() }.is_some_and(|lane| lane.call_depth() > 0 || lane.is_handler());
