@@ -130,6 +130,7 @@ pub enum Kind {
 
 impl Kind {
     /// The kind with that number, if this version knows it.
+    #[inline]
     pub const fn from_u8(value: u8) -> Option<Self> {
         use Kind::*;
         Some(match value {
@@ -365,6 +366,7 @@ impl<'a> Record<'a> {
     /// # Errors
     /// [`RecordError`] when the size is impossible. A kind that this version does not know is no error: its size
     /// is trusted, so that newer kinds can be skipped.
+    #[inline]
     pub fn parse(words: &'a [u64]) -> Result<Self, RecordError> {
         let left = words.len() / CELL_WORDS;
         let head = words.first().copied().unwrap_or(0);
@@ -579,6 +581,7 @@ impl<'a> Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>, RecordError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.words.is_empty() {
             return None;

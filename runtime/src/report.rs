@@ -91,17 +91,41 @@ impl SessionReport {
     }
 }
 
+/// A hasher for keys that are one word: the runtime's own spread instead of a keyed hash, which the passes over millions
+/// of records would pay for.
+#[derive(Clone, Copy, Debug, Default)]
+struct WordHasher(u64);
+
+impl std::hash::Hasher for WordHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = crate::hash::word(self.0 ^ crate::hash::bytes(bytes));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.0 = crate::hash::word(self.0 ^ word);
+    }
+}
+
+type ByWord<T> = HashMap<u64, T, std::hash::BuildHasherDefault<WordHasher>>;
+
 /// A set of ids that are dense in places.
 #[derive(Clone, Debug, Default)]
-pub struct IdSet(HashMap<u64, [u64; 16]>);
+pub struct IdSet(ByWord<[u64; 16]>);
 
 impl IdSet {
     /// Adds an id.
+    #[inline]
     pub fn insert(&mut self, id: u64) {
         self.0.entry(id >> 10).or_default()[(id >> 6 & 15) as usize] |= 1 << (id & 63);
     }
 
     /// True when the id was added.
+    #[inline]
     pub fn contains(&self, id: u64) -> bool {
         self.0
             .get(&(id >> 10))
@@ -159,7 +183,7 @@ pub fn sessions(trace: &Trace) -> Vec<SessionReport> {
         }
     }
     reports.sort_by_key(|report| report.id);
-    let place: HashMap<u64, usize> = reports
+    let place: ByWord<usize> = reports
         .iter()
         .enumerate()
         .map(|(index, report)| (report.id, index))
