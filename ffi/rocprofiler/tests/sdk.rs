@@ -82,14 +82,17 @@ fn driver(pieces: &Pieces, scenario: &[&str], scratch: &Scratch) -> Command {
     command
 }
 
-const LIMIT: Duration = Duration::from_secs(60);
+/// How long one run may take: the full counts are ten times the small ones.
+fn limit() -> Duration {
+    Duration::from_secs(if support::full() { 600 } else { 60 })
+}
 
 /// Runs a scenario that must end well; the summary of what it left.
 fn well(scenario: &str) -> Option<(Scratch, Ended)> {
     let pieces = pieces()?;
     let scratch = Scratch::new("sdk");
     let words: Vec<&str> = scenario.split(' ').collect();
-    let ended = support::run(&mut driver(pieces, &words, &scratch), LIMIT);
+    let ended = support::run(&mut driver(pieces, &words, &scratch), limit());
     ended.expect_clean(scenario);
     assert_eq!(ended.stderr, "", "{scenario}: nothing is said unasked");
     Some((scratch, ended))
@@ -158,7 +161,7 @@ fn an_sdk_that_is_locked_or_too_old_is_named_and_leaves_the_host_alone() {
         let scratch = Scratch::new("sdk");
         let mut command = driver(pieces, &["refused", status], &scratch);
         command.env(name, value).env("LD_LIBRARY_PATH", library);
-        let ended = support::run(&mut command, LIMIT);
+        let ended = support::run(&mut command, limit());
         assert_eq!(ended.code(), Some(7), "{name}={value}: {}", ended.stderr);
         assert_eq!((&*ended.stdout, &*ended.stderr), ("", ""), "{name}={value}");
         assert!(!scratch.path("region.slt").exists(), "{name}={value}");
@@ -191,7 +194,7 @@ fn an_sdk_with_only_the_required_functions_still_gives_a_proof() {
         "LD_LIBRARY_PATH",
         pieces.required.parent().expect("a folder"),
     );
-    support::run(&mut command, LIMIT).expect_clean("basic, only the required functions");
+    support::run(&mut command, limit()).expect_clean("basic, only the required functions");
     let summary = saved(&scratch);
     assert_eq!(text_at(&summary, "sessions/0/verdict"), "complete");
     let log = std::fs::read_to_string(scratch.path("log")).expect("the log");
@@ -373,7 +376,7 @@ fn appends_never_end() {
     for _ in 0..runs {
         let scratch = Scratch::new("sdk");
         let mut command = driver(pieces, &["exit-under-load"], &scratch);
-        support::run(&mut command, LIMIT).expect_clean("exit-under-load");
+        support::run(&mut command, limit()).expect_clean("exit-under-load");
         let sessions = region(&scratch);
         let sessions = sessions["sessions"].as_array().expect("sessions").clone();
         late += sessions
@@ -414,7 +417,7 @@ fn many_threads_share_few_lanes() {
     let scratch = Scratch::new("sdk");
     let mut command = driver(pieces, &["threads", "2000"], &scratch);
     command.env("STRANDLINE_LANES", "8");
-    let ended = support::run(&mut command, LIMIT);
+    let ended = support::run(&mut command, limit());
     ended.expect_clean("threads");
     let line = &ended.json_lines()[0];
     assert_eq!((at(line, "issued"), at(line, "lost")), (2000, 0), "{line}");
@@ -431,13 +434,13 @@ fn callbacks_neither_allocate_nor_lock_nor_call_the_loader() {
         scratch.clear();
         let mut command = driver(pieces, &[scenario], &scratch);
         command.env("LD_PRELOAD", &pieces.shim);
-        let ended = support::run(&mut command, LIMIT);
+        let ended = support::run(&mut command, limit());
         assert_eq!(ended.code(), Some(code), "{scenario}: {}", ended.stderr);
     }
     let mut command = driver(pieces, &["hot-api", "200000"], &scratch);
     scratch.clear();
     command.env("LD_PRELOAD", &pieces.shim);
-    support::run(&mut command, LIMIT).expect_clean("hot-api under the shim");
+    support::run(&mut command, limit()).expect_clean("hot-api under the shim");
 }
 
 /// The number of system calls of the appending thread does not depend on the number of appends.
@@ -470,7 +473,7 @@ fn appends_make_no_system_calls() {
                     None => command.env_remove(name),
                 };
             }
-            let ended = support::run(&mut command, LIMIT);
+            let ended = support::run(&mut command, limit());
             ended.expect_clean(what);
             let text = std::fs::read_to_string(scratch.path("calls")).expect("strace's table");
             let total = text

@@ -127,8 +127,11 @@ static void *handler_run(void *unused) {
     }
     return NULL;
 }
-static void complete_elsewhere(work_t *work) {
+static void start_handler(void) {
     if (!handler_thread) pthread_create(&handler_thread, NULL, handler_run, NULL);
+}
+static void complete_elsewhere(work_t *work) {
+    start_handler();
     atomic_store(&handler_job, (uintptr_t)work);
     while (atomic_load(&handler_job)) usleep(50);
 }
@@ -541,7 +544,9 @@ static void *open_in_a_loop(void *unused) {
 static void loader(void) {
     load();
     uint64_t session = start(), id = 1;
-    /* The threads' first callbacks are under the lock as well. */
+    /* The threads' first callbacks are under the lock as well. Not the handler thread's start: making a thread takes
+       another lock of the loader, which the thread that opens libraries holds while it waits for the first. */
+    start_handler();
     pthread_t thread;
     pthread_create(&thread, NULL, open_in_a_loop, NULL);
     for (int i = 0; i < 50; i++) dl_iterate_phdr(under_lock, &id);
