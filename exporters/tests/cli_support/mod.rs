@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,6 +57,17 @@ impl Folder {
             "STRANDLINE_LOG",
         ] {
             command.env_remove(name);
+        }
+        // A shell starts what it puts into the background with some signals ignored, and they stay so in all children:
+        // the tests must not depend on how they were started.
+        // SAFETY: between fork and exec only `signal` is called, which is async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                Ok(())
+            });
         }
         command
     }
