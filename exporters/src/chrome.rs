@@ -618,6 +618,7 @@ impl<'o> Chrome<'o> {
         block.extend_from_slice(&text.args);
         let correlation = Digits::new(process.correlation(correlation_id));
         block.extend_from_slice(correlation.as_bytes());
+        external_args(block, process, correlation_id);
         if record.word(8) != 0 {
             call_args(block, record);
         }
@@ -810,6 +811,7 @@ impl<'o> Chrome<'o> {
                 push_hex(block, record.word(12));
             }
         }
+        external_args(block, process, joined);
         if joined != record.correlation_id() {
             block.extend_from_slice(b",\"own correlation\":");
             push_u64(block, process.correlation(record.correlation_id()));
@@ -1023,6 +1025,17 @@ fn shape_args(shape: &mut Vec<u8>, process: &Process<'_>, record: &Record<'_>, n
     }
     shape.extend_from_slice(&name.args);
     shape.extend_from_slice(b",\"dispatch\":");
+}
+
+/// External ids of the domains that kineto's dialect has no name for.
+#[inline]
+fn external_args(block: &mut Vec<u8>, process: &Process<'_>, correlation_id: u64) {
+    for (domain, id) in process.externals.of(correlation_id) {
+        block.extend_from_slice(b",\"External id (domain ");
+        push_u64(block, domain.into());
+        block.extend_from_slice(b")\":");
+        push_u64(block, id);
+    }
 }
 
 /// What a call's own arguments say.

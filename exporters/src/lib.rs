@@ -10,6 +10,7 @@ mod completeness;
 mod copy;
 pub mod demangle;
 mod export;
+mod external;
 mod join;
 mod lanes;
 mod memory;

@@ -19,6 +19,7 @@ use strandline::{Trace, hash};
 use crate::clock::Clock;
 use crate::demangle;
 use crate::export::{ExportReport, Options};
+use crate::external::Externals;
 use crate::join::{IdMap, Ids, LaunchTable};
 use crate::order::{self, Group, Item};
 
@@ -171,6 +172,8 @@ pub(crate) struct Process<'a> {
     pub(crate) operations: Vec<Operation>,
     operation_of: IdMap<u32, u32>,
     pub(crate) launches: LaunchTable,
+    /// External ids of the domains from 1 up.
+    pub(crate) externals: Externals,
     /// Calls and ranges that never ended, as records.
     pub(crate) open: Vec<Vec<u64>>,
     spans: Vec<Span>,
@@ -445,6 +448,7 @@ impl<'a> Process<'a> {
             operations: Vec::new(),
             operation_of: IdMap::default(),
             launches: LaunchTable::default(),
+            externals: Externals::default(),
             open: Vec::new(),
             spans,
             newest_span: 0,
@@ -585,6 +589,7 @@ impl<'a> Process<'a> {
             self.count_by_target(&mut launches);
         }
         launches.finish();
+        self.externals.finish();
         for report in &self.reports {
             let end = self.close_ns(report.id as u32);
             scan.last_ns = scan.last_ns.max(end);
@@ -1079,6 +1084,9 @@ impl<'a> Pass<'a> {
         }
         let kind = record.kind()?;
         let Some((group, host)) = order::group(kind) else {
+            if kind == Kind::External {
+                process.externals.add(record);
+            }
             self.scan.has_issues |= kind == Kind::CopyIssue;
             return None;
         };

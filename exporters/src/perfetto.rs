@@ -108,7 +108,7 @@ const DEPTH_STEP_NS: u64 = 10_000;
 /// Categories of track events; the interned id is the place in this list, from 1.
 const CATEGORY_NAMES: [&str; 5] = ["api", "driver", "collective", "range", "quality"];
 /// Names of annotations; likewise.
-const ANNOTATION_NAMES: [&str; 16] = [
+const ANNOTATION_NAMES: [&str; 19] = [
     "correlation_id",
     "external_id",
     "operation",
@@ -125,9 +125,12 @@ const ANNOTATION_NAMES: [&str; 16] = [
     "thread",
     "shared_mem",
     "name_bytes",
+    "external_id_domain_1",
+    "external_id_domain_2",
+    "external_id_domain_3",
 ];
 /// Names of launch and kernel arguments; likewise.
-const ARG_NAMES: [&str; 25] = [
+const ARG_NAMES: [&str; 28] = [
     "device",
     "stream",
     "queue",
@@ -153,6 +156,9 @@ const ARG_NAMES: [&str; 25] = [
     "destination",
     "name_bytes",
     "stream_known",
+    "external_id_domain_1",
+    "external_id_domain_2",
+    "external_id_domain_3",
 ];
 
 /// Place of a name in its list, from 1.
@@ -375,10 +381,10 @@ fn stage(
     (start, end, event): (u64, u64, u64),
     stage_fields: &[u8],
     launch_fields: &[u8],
-    tail: &Small,
+    (tail, outside): (&Small, &[u8]),
 ) {
     let duration = end - start;
-    let launch = launch_fields.len() + tail.len();
+    let launch = launch_fields.len() + tail.len() + outside.len();
     let inner = 2
         + varint_bytes(event)
         + varint_bytes(duration)
@@ -412,6 +418,7 @@ fn stage(
     block.extend_from_slice(middle.as_bytes());
     block.extend_from_slice(launch_fields);
     block.extend_from_slice(tail.as_bytes());
+    block.extend_from_slice(outside);
 }
 
 const _: () = assert!(ARG_NAMES.len() < 0x80);
@@ -995,6 +1002,10 @@ impl<'o> Perfetto<'o> {
                     annotate(out, annotation!("correlation_id"), id);
                 }
                 call_annotations(out, record);
+                for (domain, id) in process.externals.of(id) {
+                    let first = annotation!("external_id_domain_1");
+                    annotate(out, first + u64::from(domain) - 1, id);
+                }
                 if count > 0 {
                     message(out, field::GPU_CORRELATION, |out| {
                         for at in 0..u64::from(count) {
@@ -1385,6 +1396,11 @@ impl<'o> Perfetto<'o> {
         if record.external_id() != 0 {
             small_arg(&mut tail, arg!("external_id"), record.external_id());
         }
+        let mut outside = Vec::new();
+        for (domain, id) in process.externals.of(joined) {
+            let name = arg!("external_id_domain_1") + u64::from(domain) - 1;
+            arg(&mut outside, 3, name, id);
+        }
         if record.kind() != Some(Kind::Dispatch) {
             self.copy(
                 process,
@@ -1392,7 +1408,7 @@ impl<'o> Perfetto<'o> {
                 record,
                 (device, stream),
                 (start, end, event),
-                &tail,
+                (&tail, &outside),
             );
             return;
         }
@@ -1410,7 +1426,7 @@ impl<'o> Perfetto<'o> {
                     (start, end, event),
                     &shape.stage_fields,
                     &shape.launch_fields,
-                    &tail,
+                    (&tail, &outside),
                 );
             }
             None => self.odd_kernel(
@@ -1420,7 +1436,7 @@ impl<'o> Perfetto<'o> {
                 at,
                 (device, stream),
                 (start, end, event),
-                &tail,
+                (&tail, &outside),
             ),
         }
         self.report.kernels += 1;
@@ -1440,7 +1456,7 @@ impl<'o> Perfetto<'o> {
         at: usize,
         (device, stream): (usize, usize),
         times: (u64, u64, u64),
-        tail: &Small,
+        tail: (&Small, &[u8]),
     ) {
         let state = &mut self.states[index];
         let queue = Self::queue(state, device, record.queue());
@@ -1486,7 +1502,7 @@ impl<'o> Perfetto<'o> {
         record: &Record<'_>,
         (device, stream): (usize, usize),
         times: (u64, u64, u64),
-        tail: &Small,
+        tail: (&Small, &[u8]),
     ) {
         let state = &mut self.states[index];
         let queue = Self::queue(state, device, COPY_QUEUE);

@@ -942,6 +942,44 @@ fn lossy() -> Trace {
 }
 
 #[test]
+fn external_ids_of_every_domain_are_with_the_call_and_its_work() {
+    let (value, _) = json(&[externals().trace()]);
+    check_rules(&value);
+    let ids = |category: &str, id: u64| {
+        let found = of(&value, category)
+            .into_iter()
+            .find(|event| event["args"]["correlation"] == id)
+            .unwrap();
+        let args = found["args"].as_object().unwrap();
+        args.iter()
+            .filter(|(key, _)| key.starts_with("External id"))
+            .map(|(key, value)| (key.clone(), value.as_u64().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let expected = |pairs: &[(&str, u64)]| {
+        pairs
+            .iter()
+            .map(|&(key, id)| (key.to_owned(), id))
+            .collect::<Vec<_>>()
+    };
+    for category in ["cuda_runtime", "kernel"] {
+        let all = [
+            ("External id", 70),
+            ("External id (domain 1)", 71),
+            ("External id (domain 3)", u64::MAX),
+        ];
+        assert_eq!(ids(category, 1), expected(&all));
+        assert_eq!(ids(category, 3), []);
+    }
+    for category in ["cuda_runtime", "gpu_memcpy"] {
+        assert_eq!(
+            ids(category, 2),
+            expected(&[("External id (domain 2)", 74)])
+        );
+    }
+}
+
+#[test]
 fn case_b39_losses_are_in_the_file_and_visible_on_the_timeline() {
     let (value, report) = json(&[lossy()]);
     check_rules(&value);

@@ -678,6 +678,52 @@ fn ranks_on_one_machine_share_its_gpus() {
 }
 
 #[test]
+fn external_ids_of_every_domain_are_with_the_call_and_its_work() {
+    let (trace, _) = perfetto(&[externals().trace()]);
+    let call = |id: &str| {
+        trace
+            .slices
+            .iter()
+            .find(|slice| slice.annotations.get("correlation_id").map(String::as_str) == Some(id))
+            .unwrap()
+    };
+    assert_eq!(call("1").annotations["external_id_domain_1"], "71");
+    assert_eq!(
+        call("1").annotations["external_id_domain_3"],
+        u64::MAX.to_string()
+    );
+    assert_eq!(call("2").annotations["external_id_domain_2"], "74");
+    let args = |id: &str| {
+        let stage = trace
+            .stages
+            .iter()
+            .find(|stage| stage.args["correlation_id"] == id);
+        let args = &stage.unwrap().args;
+        args.iter()
+            .filter(|(key, _)| key.starts_with("external_id"))
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect::<Vec<_>>()
+    };
+    let max = u64::MAX.to_string();
+    assert_eq!(
+        args("1"),
+        [
+            ("external_id", "70"),
+            ("external_id_domain_1", "71"),
+            ("external_id_domain_3", &max)
+        ]
+    );
+    assert_eq!(args("2"), [("external_id_domain_2", "74")]);
+    assert!(
+        call("3")
+            .annotations
+            .keys()
+            .all(|key| !key.starts_with("external"))
+    );
+    assert!(args("3").is_empty());
+}
+
+#[test]
 fn case_b39_losses_are_counted_where_the_importer_counts_its_own() {
     let mut region = region();
     for id in 1..=3u64 {

@@ -898,6 +898,48 @@ pub fn mix(steps: u64, launches: u64, graphs: u64) -> Builder {
     region
 }
 
+/// Calls with external ids of several domains: a launch with all of them, a copy with one, a launch with none.
+pub fn externals() -> Builder {
+    let mut region = region();
+    let external = |region: &mut Builder, id: u64, domain: u64, value: u64| {
+        let words = [2_001, 0, id, 0, domain, value, pair(0, 4242)];
+        region.record(0, Kind::External, 1, &words);
+    };
+    let op = u64::from(LAUNCH) | u64::from(domain::RUNTIME) << 16;
+    // Ids are recorded when the call begins, the call when it ends; one comes out of order.
+    external(&mut region, 1, 3, u64::MAX);
+    region.record(
+        0,
+        Kind::Api,
+        1,
+        &[2_000, 2_500, 1, 0, op, 70, pair(1, 4242)],
+    );
+    external(&mut region, 2, 2, 74);
+    external(&mut region, 1, 1, 71);
+    // Of no call, and of a domain that does not exist.
+    external(&mut region, 0, 1, 75);
+    external(&mut region, 3, 9, 76);
+    api(&mut region, 0, COPY_ASYNC, 2, 3_000, 3_500);
+    api(&mut region, 0, LAUNCH, 3, 4_000, 4_500);
+    let words = [5_000, 6_000, 1, 0, 1, 1, 70, 0xa0, 3, pair(1, 99)];
+    let shape = [pair(64, 1), pair(1, 256), pair(1, 1), pair(0, 512), 0];
+    region.record(1, Kind::Dispatch, 1, &[&words[..], &shape].concat());
+    copy(&mut region, 1, 2, 2, 6_000, 7_000, 4096, 1);
+    dispatch(
+        &mut region,
+        1,
+        Dispatch {
+            id: 2,
+            correlation: 3,
+            start: 7_000,
+            end: 8_000,
+            ..Dispatch::default()
+        },
+    );
+    close(&mut region, 2, 1, 9_000);
+    region
+}
+
 /// Writes what an export of `trace` must hold, for readers in other languages.
 pub fn write_truth(trace: &Trace, path: &Path) {
     let facts = trace.facts();
