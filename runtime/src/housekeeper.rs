@@ -8,6 +8,7 @@
 use std::sync::atomic::Ordering as StdOrdering;
 use std::time::{Duration, Instant};
 
+use crate::clock_watch::ClockWatch;
 use crate::hash;
 use crate::limits::{CELL_WORDS, SEGMENT_CELLS};
 use crate::runtime::Runtime;
@@ -56,6 +57,7 @@ impl Runtime {
         let mut anchored = Instant::now();
         let mut last_busy = Instant::now();
         let mut round = 0u32;
+        let mut watch = ClockWatch::default();
         while !self.finalizing.load(StdOrdering::Relaxed) {
             self.beat();
             self.back_ahead();
@@ -75,6 +77,7 @@ impl Runtime {
             let busy = self.open_session() != 0 || self.pending.load(StdOrdering::Relaxed);
             if busy {
                 last_busy = Instant::now();
+                watch.look(self);
             }
             if anchored.elapsed() >= ANCHOR {
                 anchored = Instant::now();

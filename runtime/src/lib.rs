@@ -23,6 +23,8 @@ pub mod builder;
 #[cfg(not(loom))]
 pub mod clock;
 #[cfg(not(loom))]
+mod clock_watch;
+#[cfg(not(loom))]
 pub mod control;
 #[cfg(not(loom))]
 pub mod counters;

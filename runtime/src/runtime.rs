@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
+use crate::anchors::ClockAnchor;
 use crate::clock;
 use crate::control::{CONTROL, Control, STATES};
 use crate::gate::{self, Barrier};
@@ -18,7 +19,7 @@ use crate::region::{self, Region};
 use crate::release::Released;
 use crate::retired::RetiredSet;
 use crate::session::Accounting;
-use crate::settings::Settings;
+use crate::settings::{ClockSource, Settings};
 use crate::snapshot;
 use crate::status::Status;
 use crate::sync::Ordering;
@@ -125,6 +126,9 @@ impl Runtime {
         vendor: &Vendor,
         control: &'static Control,
     ) -> Result<&'static Self, (Status, String)> {
+        if settings.clock == ClockSource::MonotonicRaw {
+            clock::use_monotonic_raw();
+        }
         let identity = Identity::read();
         let (path, made_dir) = match &settings.out {
             Some(path) => (path.clone(), None),
@@ -366,7 +370,11 @@ impl Runtime {
 
     /// Announces one moment in all clocks.
     pub fn announce_anchor(&self) {
-        let anchor = clock::clock_anchor();
+        self.announce(&clock::clock_anchor());
+    }
+
+    /// Announces a moment that was taken before.
+    pub(crate) fn announce(&self, anchor: &ClockAnchor) {
         let words = [
             anchor.ticks,
             anchor.vendor_ns,

@@ -349,7 +349,7 @@ impl Trace {
                 ticks: anchor.ticks,
                 vendor_ns: anchor.vendor_ns,
             })
-            .chain(self.clock.anchors().iter().copied())
+            .chain(self.clock.taken())
             .collect();
         self.clock = TickMap::new(anchors, self.header.ticks_per_second);
         self.facts = facts;

@@ -1,6 +1,7 @@
 //! The runtime's promises under attack, each in a process of its own where it takes one. A test that needs what the
 //! machine does not give says "skipped" with the reason, never "ok".
 
+mod clock;
 mod damage;
 mod exit;
 mod fork;
@@ -19,6 +20,11 @@ static ALLOCATOR: memory::Watch = memory::Watch;
 fn main() -> std::process::ExitCode {
     harness::main(
         &[
+            (
+                "clock::a_vendor_clock_that_goes_its_own_way",
+                clock::a_vendor_clock_that_goes_its_own_way,
+            ),
+            ("clock::without_a_tsc", clock::without_a_tsc),
             (
                 "damage::every_byte_changed_one_at_a_time",
                 damage::every_byte_changed_one_at_a_time,
@@ -79,6 +85,7 @@ fn main() -> std::process::ExitCode {
         ],
         &[
             ("cancelled", threads::cancelled_body),
+            ("clock", clock::body),
             ("destructors", threads::destructors_body),
             ("exit", exit::body),
             ("flight", modes::flight_body),
