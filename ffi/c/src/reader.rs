@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use strandline::header::Mode;
-use strandline::record::{Kind, Record, label};
-use strandline::report::{self, SessionReport};
+use strandline::record::{Kind, Record, flag, label};
+use strandline::report::{self, IdSet, SessionReport};
 use strandline::{Status, Trace, TraceError, hash};
 use strandline_exporters::{ExportError, Options};
 use strandline_rocprofiler::c_api::runtime;
@@ -28,15 +28,17 @@ use crate::records::{Resolve, Texts, describe, is_ns, kind_number};
 static TRACES: Handles<Opened> = Handles::new(0x51);
 static CURSORS: Handles<Cursor> = Handles::new(0x53);
 
-/// A trace: never followed, see [`crate::handles`].
+/// A trace: a region file, or what this process has recorded.
+// Never followed, see `crate::handles`. In a form in which cbindgen does not see that it has a layout.
 #[derive(Debug)]
-#[repr(C)]
+#[cfg_attr(all(), repr(C))]
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct strandline_trace([u8; 0]);
 
-/// A cursor: never followed, see [`crate::handles`].
+/// A place in a trace.
+// Never followed, see `crate::handles`. In a form in which cbindgen does not see that it has a layout.
 #[derive(Debug)]
-#[repr(C)]
+#[cfg_attr(all(), repr(C))]
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct strandline_cursor([u8; 0]);
 
@@ -49,6 +51,10 @@ struct Opened {
     sessions: OnceLock<Vec<SessionReport>>,
     /// External id by the correlation id of the API call that carries it.
     externals: OnceLock<HashMap<u64, u64>>,
+    /// What a dispatch or copy can be joined to.
+    launches: OnceLock<IdSet>,
+    /// Windows of the sessions, vendor ns.
+    windows: OnceLock<HashMap<u32, (u64, u64)>>,
 }
 
 impl Opened {
@@ -59,7 +65,27 @@ impl Opened {
             kernels: OnceLock::new(),
             sessions: OnceLock::new(),
             externals: OnceLock::new(),
+            launches: OnceLock::new(),
+            windows: OnceLock::new(),
         }
+    }
+
+    /// See [`SessionReport::window`]. A session that was not accounted for is open to the end.
+    fn window(&self, session: u32) -> (u64, u64) {
+        let windows = self.windows.get_or_init(|| {
+            let facts = self.trace.facts();
+            let begins = facts
+                .session_begins
+                .iter()
+                .map(|begin| (begin.session as u32, (begin.vendor_ns, u64::MAX)));
+            let ends = facts
+                .session_ends
+                .iter()
+                .filter(|end| end.returned_ns != 0)
+                .map(|end| (end.session as u32, (end.begin_ns, end.returned_ns)));
+            begins.chain(ends).collect()
+        });
+        windows.get(&session).copied().unwrap_or((0, u64::MAX))
     }
 
     /// A terminated copy of a text that is no string of the sticky log; one for each content.
@@ -122,6 +148,19 @@ impl Resolve for Opened {
         });
         externals.get(&correlation).copied().unwrap_or(0)
     }
+
+    fn device_flags(&self, record: &Record<'_>) -> u16 {
+        let launches = self
+            .launches
+            .get_or_init(|| report::launch_ids(&self.trace));
+        let joined = [record.correlation_id(), record.ancestor_id()]
+            .into_iter()
+            .any(|id| id != 0 && launches.contains(id));
+        let window = self.window(record.session());
+        record.flags()
+            | report::device_flags(record.flags(), record.start(), record.end(), window)
+            | if joined { 0 } else { flag::NO_LAUNCH }
+    }
 }
 
 /// A cursor over a trace.
@@ -153,7 +192,8 @@ fn status_of(error: &TraceError) -> Status {
     }
 }
 
-/// Opens a region file. See the header.
+/// Opens a region file (.slt): also one that a process still writes to, or that a dead one left.
+/// Errors: NO_FILE, BAD_FILE, TOO_MANY_HANDLES.
 ///
 /// # Safety
 /// `path` is null or terminated, `trace` null or valid for writing.
@@ -176,7 +216,8 @@ pub unsafe extern "C" fn strandline_trace_open(
     })
 }
 
-/// What this process has recorded so far. See the header.
+/// What this process has recorded up to now: in window mode the live memory, which no release reuses while the trace or a cursor
+/// on it is open; in flight mode a copy.
 ///
 /// # Safety
 /// `trace` is null or valid for writing.
@@ -192,13 +233,13 @@ pub unsafe extern "C" fn strandline_trace_live(trace: *mut *mut strandline_trace
     })
 }
 
-/// Closes a trace.
+/// Closes a trace. Its cursors keep what they need.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_trace_close(trace: *mut strandline_trace) -> i32 {
     answer(|| TRACES.close(trace.addr()))
 }
 
-/// What a trace says of itself.
+/// What a trace says of itself, and how many facts it has.
 ///
 /// # Safety
 /// `info` is null or valid as the header says.
@@ -247,7 +288,7 @@ fn at<T>(all: &[T], index: u64) -> Result<&T, Status> {
         .ok_or(Status::Nothing)
 }
 
-/// An agent of a trace.
+/// Agent number `index`, from 0. Errors: NOTHING past the last one.
 ///
 /// # Safety
 /// `agent` is null or valid as the header says.
@@ -286,7 +327,7 @@ pub unsafe extern "C" fn strandline_trace_agent(
     })
 }
 
-/// A queue of a trace.
+/// Queue number `index`, from 0. Errors: NOTHING past the last one.
 ///
 /// # Safety
 /// `queue` is null or valid as the header says.
@@ -310,7 +351,7 @@ pub unsafe extern "C" fn strandline_trace_queue(
     })
 }
 
-/// A stream of a trace.
+/// Stream number `index`, from 0. Errors: NOTHING past the last one.
 ///
 /// # Safety
 /// `stream` is null or valid as the header says.
@@ -345,7 +386,7 @@ pub unsafe extern "C" fn strandline_trace_stream(
     })
 }
 
-/// A kernel of a trace.
+/// Kernel number `index`, from 0, in the order of their ids. Errors: NOTHING past the last one.
 ///
 /// # Safety
 /// `kernel` is null or valid as the header says.
@@ -385,7 +426,7 @@ pub unsafe extern "C" fn strandline_trace_kernel(
     })
 }
 
-/// A pair of a trace's metadata.
+/// Pair number `index` of the metadata, from 0. Errors: NOTHING past the last one.
 ///
 /// # Safety
 /// `pair` is null or valid as the header says.
@@ -409,7 +450,7 @@ pub unsafe extern "C" fn strandline_trace_metadata(
     })
 }
 
-/// A session of a trace.
+/// Session number `index`, from 0, in the order of their numbers. Errors: NOTHING past the last one.
 ///
 /// # Safety
 /// `session` is null or valid as the header says.
@@ -457,7 +498,7 @@ pub unsafe extern "C" fn strandline_trace_session(
     })
 }
 
-/// String `id` of a trace.
+/// String `id` (as words of records name it). `bytes` may be null. Errors: NOTHING.
 ///
 /// # Safety
 /// `name` and `bytes` are null or valid for writing.
@@ -481,7 +522,7 @@ pub unsafe extern "C" fn strandline_trace_text(
     })
 }
 
-/// Writes a trace, or one session of it, to a file. See the header.
+/// Writes one session (0 = all) of a trace to a file, as strandline_export does.
 ///
 /// # Safety
 /// `path` is null or terminated.
@@ -541,7 +582,9 @@ fn index(opened: &Opened, kinds: u64, session: u64) -> Vec<Place> {
     index
 }
 
-/// Opens a cursor. See the header.
+/// Opens a cursor over the records of some kinds (a mask, 0 = all) and one session (0 = all), in the order of their start.
+/// Reads each record once and takes 24 bytes for each that it will hand out. Calls and ranges that were open at stop are
+/// among them. A cursor keeps its trace's memory until it is closed.
 ///
 /// # Safety
 /// `cursor` is null or valid for writing.
@@ -567,7 +610,7 @@ pub unsafe extern "C" fn strandline_cursor_open(
     })
 }
 
-/// The next record. See the header.
+/// The next record. Errors: NOTHING at the end. Threads that share a cursor get each record once.
 ///
 /// # Safety
 /// `record` is null or valid as the header says.
@@ -604,7 +647,7 @@ pub unsafe extern "C" fn strandline_cursor_next(
     })
 }
 
-/// How many records the cursor hands out in all.
+/// How many records it hands out from first to last.
 ///
 /// # Safety
 /// `count` is null or valid for writing.

@@ -19,6 +19,8 @@ pub trait Resolve {
     fn ns(&self, ticks: u64) -> u64;
     /// The external id of the API call with that correlation id, 0 = none.
     fn external_id(&self, correlation: u64) -> u64;
+    /// Flags of a dispatch or copy: the writer's, and those that can only be told from the whole trace.
+    fn device_flags(&self, record: &Record<'_>) -> u16;
 }
 
 /// The kind under which C sees a record: a call that was open at stop is a call.
@@ -44,7 +46,10 @@ pub fn describe(record: &Record<'_>, lane: u16, resolve: &impl Resolve) -> stran
         words: record.words().as_ptr(),
         kind,
         cells: record.cells() as u32,
-        flags: record.flags().into(),
+        flags: match record.kind() {
+            Some(Kind::Dispatch | Kind::Copy) => resolve.device_flags(record).into(),
+            _ => record.flags().into(),
+        },
         session: record.session(),
         lane: lane.into(),
         ..strandline_record::default()

@@ -21,9 +21,10 @@ static SUBSCRIBERS: Handles<Mutex<Subscription>> = Handles::new(0x55);
 /// Anchors that are kept: what comes is near the newest ones.
 const ANCHORS_MAX: usize = 64;
 
-/// A subscriber: never followed, see [`crate::handles`].
+/// A place in what a live process records.
+// Never followed, see `crate::handles`. In a form in which cbindgen does not see that it has a layout.
 #[derive(Debug)]
-#[repr(C)]
+#[cfg_attr(all(), repr(C))]
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct strandline_subscriber([u8; 0]);
 
@@ -126,9 +127,15 @@ impl Resolve for Known {
     fn external_id(&self, _: u64) -> u64 {
         0
     }
+
+    /// The call's record and the session's end are still to come.
+    fn device_flags(&self, record: &Record<'_>) -> u16 {
+        record.flags()
+    }
 }
 
-/// Subscribes. See the header.
+/// Subscribes to this process's facts and records of some kinds (a mask, 0 = all). Any number of subscribers, each at its own
+/// pace; none slows an append.
 ///
 /// # Safety
 /// `subscriber` is null or valid for writing.
@@ -160,7 +167,9 @@ pub unsafe extern "C" fn strandline_subscribe(
     })
 }
 
-/// The next fact or record. See the header.
+/// The next one: first every fact there is, then facts and records as they are published, each once, a fact always before
+/// the records that need it, in the order of each thread (not of time). Errors: NOTHING for now; ask again in a
+/// millisecond. One thread at a time for one subscriber.
 ///
 /// # Safety
 /// `record` is null or valid as the header says.
@@ -194,7 +203,7 @@ pub unsafe extern "C" fn strandline_subscriber_next(
     })
 }
 
-/// String `id`, as far as it was announced.
+/// String `id`, as far as it was announced to this subscriber. `bytes` may be null. Errors: NOTHING.
 ///
 /// # Safety
 /// `name` and `bytes` are null or valid for writing.
@@ -221,7 +230,7 @@ pub unsafe extern "C" fn strandline_subscriber_text(
     })
 }
 
-/// What the subscriber was too slow for.
+/// What the subscriber was too slow for, so far.
 ///
 /// # Safety
 /// `lost` is null or valid as the header says.

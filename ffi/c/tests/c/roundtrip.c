@@ -72,7 +72,7 @@ static void read_back(strandline_trace *trace) {
     strandline_cursor *cursor;
     strandline_record record;
     STRANDLINE_INIT(&record);
-    uint64_t last = 0, count = 0, kinds[64] = {0};
+    uint64_t last = 0, count = 0, kinds[64] = {0}, domains[STRANDLINE_EXTERNAL_DOMAINS] = {0};
     EXPECT(strandline_cursor_open(trace, 0, 1, &cursor), STRANDLINE_OK);
     while (strandline_cursor_next(cursor, &record) == STRANDLINE_OK) {
         EXPECT(record.start_ns >= last, 1);
@@ -98,8 +98,9 @@ static void read_back(strandline_trace *trace) {
             EXPECT(record.return_value, -7);
             EXPECT(record.bytes, 77);
         } else if (record.kind == STRANDLINE_KIND_EXTERNAL) {
-            EXPECT(record.external_domain, 2);
-            EXPECT(record.external_id, 8000 + record.correlation_id);
+            EXPECT(record.external_domain >= 1 && record.external_domain < STRANDLINE_EXTERNAL_DOMAINS, 1);
+            EXPECT(record.external_id, 4000 + 1000 * record.external_domain + record.correlation_id);
+            domains[record.external_domain]++;
         } else if (record.kind == STRANDLINE_KIND_RANGE || record.kind == STRANDLINE_KIND_MARK) {
             EXPECT(record.name_bytes, strlen(record.name));
         } else if (record.kind == STRANDLINE_KIND_RANGE_START) {
@@ -109,7 +110,8 @@ static void read_back(strandline_trace *trace) {
     EXPECT(kinds[STRANDLINE_KIND_API], 100);
     EXPECT(kinds[STRANDLINE_KIND_ENQUEUE], 100);
     EXPECT(kinds[STRANDLINE_KIND_DISPATCH], 100);
-    EXPECT(kinds[STRANDLINE_KIND_EXTERNAL], 100);
+    EXPECT(kinds[STRANDLINE_KIND_EXTERNAL], 300);
+    for (uint32_t domain = 1; domain < STRANDLINE_EXTERNAL_DOMAINS; domain++) EXPECT(domains[domain], 100);
     EXPECT(kinds[STRANDLINE_KIND_COPY], 1);
     EXPECT(kinds[STRANDLINE_KIND_ALLOC], 1);
     EXPECT(kinds[STRANDLINE_KIND_MARK], 1);
@@ -183,8 +185,8 @@ int main(int argc, char **argv) {
     static uint64_t tokens[101];
     static strandline_dispatch work[101];
     for (uint64_t id = 1; id <= 100; id++) {
-        EXPECT(strandline_external_push(0, 4000 + id), STRANDLINE_OK);
-        EXPECT(strandline_external_push(2, 8000 + id), STRANDLINE_OK);
+        for (uint32_t domain = 0; domain < STRANDLINE_EXTERNAL_DOMAINS; domain++)
+            EXPECT(strandline_external_push(domain, 4000 + 1000 * domain + id), STRANDLINE_OK);
         const uint64_t arguments[8] = {STRANDLINE_ARG_BYTES, 77};
         strandline_api call;
         STRANDLINE_INIT(&call);
@@ -207,10 +209,11 @@ int main(int argc, char **argv) {
         dispatch->end_ns = dispatch->start_ns + id;
         EXPECT(strandline_dispatch_issue(dispatch, &tokens[id]), STRANDLINE_OK);
         EXPECT(strandline_api_exit(token, &call), STRANDLINE_OK);
-        uint64_t popped = 0;
-        EXPECT(strandline_external_pop(0, &popped), STRANDLINE_OK);
-        EXPECT(popped, 4000 + id);
-        EXPECT(strandline_external_pop(2, NULL), STRANDLINE_OK);
+        for (uint32_t domain = 0; domain < STRANDLINE_EXTERNAL_DOMAINS; domain++) {
+            uint64_t popped = 0;
+            EXPECT(strandline_external_pop(domain, &popped), STRANDLINE_OK);
+            EXPECT(popped, 4000 + 1000 * domain + id);
+        }
     }
     for (uint64_t id = 100; id >= 1; id--) EXPECT(strandline_dispatch_done(tokens[id], &work[id]), STRANDLINE_OK);
     strandline_copy copy;
