@@ -1,9 +1,10 @@
-//! The structs and numbers of `strandline.h`, and the function types of its pointers.
+//! The structs of `strandline.h`, and the runtime's numbers under the header's names.
 //!
-//! The layout is asserted here and in the header, with the same numbers; a test compares every field of the two.
+//! The header is made of this by `cbindgen` (`tests/header.rs`). The layout is asserted here and in the header, with the same
+//! numbers; a test compares every field of the two.
 
 #![allow(non_camel_case_types, reason = "their names in C")]
-#![allow(missing_docs, reason = "the header documents the fields")]
+#![allow(missing_docs, reason = "what the name says")]
 
 use std::ffi::c_char;
 
@@ -11,36 +12,350 @@ pub use strandline_rocprofiler::c_api::strandline_stop_result;
 
 use crate::border::Struct;
 
-// `bytes` is the size of a struct in its first version as well. One that grows keeps that number as its `BYTES_MIN`, gets its new
-// size beside it, and new fields only at its end.
-macro_rules! c_structs {
-    ($($(#[$doc:meta])* $name:ident, $bytes:literal bytes { $($field:ident: $type:ty = $offset:literal,)* })*) => {
+/// Settings. A field that is zero is as the environment (STRANDLINE_OUT and so on) says, else as the library likes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_settings {
+    pub size: u64,
+    /// Region file; an existing one is never overwritten, then the name gets the process's number. Null and no
+    /// STRANDLINE_OUT: a file that is removed at a clean exit.
+    pub out: *const c_char,
+    /// Folder of region files that nobody named.
+    pub dir: *const c_char,
+    /// 1 window, 2 flight, 3 stream.
+    pub mode: u32,
+    /// 1 a session from load on, 2 roctx pause and resume, 3 only this API. 0 = 3, unless STRANDLINE_START is set.
+    pub start: u32,
+    /// Memory for records, bytes, 1 MiB to 64 GiB; rounded down to 64 KiB.
+    pub budget_bytes: u64,
+    /// How long a session that nobody waits for may wait for its proof, ns.
+    pub stop_timeout_ns: u64,
+    /// Threads that append at the same time, 1 to 4096.
+    pub lane_count: u32,
+    /// enum strandline_settings_flag.
+    pub flags: u32,
+    /// Rank in a job.
+    pub rank: i32,
+    pub reserved: u32,
+    /// Own source only: what it says of itself, and its clock (null = CLOCK_BOOTTIME). The clock is called on any thread,
+    /// also after strandline_shutdown, and must take no lock.
+    pub source_name: *const c_char,
+    pub now_ns: Option<unsafe extern "C" fn() -> u64>,
+    pub source_version: u32,
+    pub reserved2: u32,
+}
+
+/// An agent: a CPU or GPU. `kind` 1 CPU, 2 GPU. `type_index`: its number among the agents of its kind (the device number).
+/// pci_location: bus << 8 | device << 3 | function.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_agent {
+    pub size: u64,
+    pub handle: u64,
+    pub kind: u32,
+    pub node: u32,
+    pub logical_node: u32,
+    pub type_index: u32,
+    pub name: *const c_char,
+    pub vendor: *const c_char,
+    pub product: *const c_char,
+    pub model: *const c_char,
+    pub compute_units: u32,
+    pub wave_front: u32,
+    pub pci_domain: u32,
+    pub pci_location: u32,
+    pub memory_bytes: u64,
+    pub uuid: [u8; 16],
+    pub gfx_target: u32,
+    pub simd_count: u32,
+    pub reserved: [u64; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_queue {
+    pub size: u64,
+    pub queue: u64,
+    pub agent: u64,
+}
+
+/// A stream. `generation`: how often its handle had been used before. `label`: the program's name for it, or null.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_stream {
+    pub size: u64,
+    pub handle: u64,
+    pub id: u32,
+    pub kind: u32,
+    pub generation: u32,
+    pub thread: u32,
+    pub label: *const c_char,
+}
+
+/// A kernel. `name` as the compiler made it (mangled).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_kernel {
+    pub size: u64,
+    pub kernel_id: u64,
+    pub code_object_id: u64,
+    pub name: *const c_char,
+    pub kernel_object: u64,
+    pub group_bytes: u32,
+    pub private_bytes: u32,
+    pub sgpr_count: u32,
+    pub vgpr_count: u32,
+    pub accum_vgpr_count: u32,
+    pub kernarg_bytes: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_metadata_pair {
+    pub size: u64,
+    pub key: *const c_char,
+    pub value: *const c_char,
+}
+
+/// A call of the program into its source.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_api {
+    pub size: u64,
+    pub correlation_id: u64,
+    /// Correlation id of the enclosing call, 0 = none.
+    pub ancestor_id: u64,
+    /// 0: what the thread pushed in domain 0.
+    pub external_id: u64,
+    /// At exit: null, or 8 words (enum strandline_arg).
+    pub arguments: *const u64,
+    pub domain: u32,
+    pub operation: u32,
+    /// Stream that the call names, 0 = none. Work that is issued inside the call is on it.
+    pub stream: u32,
+    /// Thread id, 0 = the calling thread.
+    pub thread: u32,
+    pub return_value: i32,
+    pub reserved: u32,
+}
+
+/// A kernel execution. Issue uses ids, kernel, agent, queue; done uses all. `grid` in work-items.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_dispatch {
+    pub size: u64,
+    pub correlation_id: u64,
+    pub ancestor_id: u64,
+    pub external_id: u64,
+    pub dispatch_id: u64,
+    pub kernel_id: u64,
+    pub agent: u64,
+    pub queue: u64,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub block: [u32; 3],
+    pub grid: [u32; 3],
+    pub private_bytes: u32,
+    pub group_bytes: u32,
+    /// Graph and node, 0 = none.
+    pub graph: u32,
+    pub node: u32,
+    pub thread: u32,
+    pub reserved: u32,
+}
+
+/// A memory copy. `operation`: 0 unknown, 1 host to host, 2 host to device, 3 device to host, 4 device to device.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_copy {
+    pub size: u64,
+    pub correlation_id: u64,
+    pub ancestor_id: u64,
+    pub external_id: u64,
+    pub bytes: u64,
+    pub source_agent: u64,
+    pub destination_agent: u64,
+    pub source: u64,
+    pub destination: u64,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub operation: u32,
+    pub thread: u32,
+}
+
+/// An allocation (operation 1) or free (3) of device memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_memory {
+    pub size: u64,
+    pub correlation_id: u64,
+    pub ancestor_id: u64,
+    pub external_id: u64,
+    pub bytes: u64,
+    pub agent: u64,
+    pub queue: u64,
+    pub address: u64,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub operation: u32,
+    pub flags: u32,
+    pub thread: u32,
+    pub reserved: u32,
+}
+
+/// A session: its verdict over what is really in the trace, and every loss by reason.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_session {
+    pub size: u64,
+    pub session: u64,
+    pub verdict: u32,
+    pub proof: u32,
+    /// 1: it was not accounted for; the process died, or still runs.
+    pub unfinished: u32,
+    pub reserved: u32,
+    pub dispatches_issued: u64,
+    pub dispatches_recorded: u64,
+    pub dispatches_retired_without_record: u64,
+    pub dispatches_missing: u64,
+    pub copies_issued: u64,
+    pub copies_recorded: u64,
+    pub copies_retired_without_record: u64,
+    pub copies_missing: u64,
+    pub api_recorded: u64,
+    pub open_at_stop: u64,
+    pub low_watermark: u64,
+    pub high_watermark: u64,
+    pub late: u64,
+    pub lost_no_segment: u64,
+    pub lost_no_lane: u64,
+    pub lost_after_close: u64,
+    pub lost_reentry: u64,
+    pub lost_sdk_dropped: u64,
+    pub lost_sticky_full: u64,
+    pub begin_ns: u64,
+    pub requested_ns: u64,
+    pub returned_ns: u64,
+}
+
+/// What a trace says of itself, and how many facts it has.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_trace_info {
+    pub size: u64,
+    pub path: *const c_char,
+    pub program: *const c_char,
+    pub host: *const c_char,
+    /// What the SDK or the source says of itself.
+    pub sdk: *const c_char,
+    pub pid: u32,
+    /// -1 = unknown.
+    pub rank: i32,
+    pub simulated: u32,
+    pub mode: u32,
+    /// CLOCK_BOOTTIME.
+    pub process_start_ns: u64,
+    /// Since 1970.
+    pub created_unix_ns: u64,
+    pub agent_count: u64,
+    pub queue_count: u64,
+    pub stream_count: u64,
+    pub kernel_count: u64,
+    pub session_count: u64,
+    pub metadata_count: u32,
+    /// Places in the file that are not sound and were left out.
+    pub damage_count: u32,
+}
+
+/// A record, or a fact. Fields that a kind does not have are 0.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_record {
+    pub size: u64,
+    /// The record itself, where it lies: 8 * cells words, little-endian, as docs/format.md says. From a cursor: in the mapped
+    /// region, valid until the cursor and its trace are closed. From a subscriber: valid until its next call.
+    pub words: *const u64,
+    /// Kernel (mangled), operation, range, mark; of a fact its main string. Null: none, or not known. Valid as long as the
+    /// trace, or the subscriber, is open.
+    pub name: *const c_char,
+    pub name_bytes: u64,
+    /// Of an open call or range end_ns is 0.
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub correlation_id: u64,
+    pub ancestor_id: u64,
+    pub external_id: u64,
+    pub dispatch_id: u64,
+    pub kernel_id: u64,
+    /// Of a copy: the source.
+    pub agent: u64,
+    pub destination_agent: u64,
+    pub queue: u64,
+    pub bytes: u64,
+    pub range_id: u64,
+    /// enum strandline_kind.
+    pub kind: u32,
+    pub cells: u32,
+    /// enum strandline_flag.
+    pub flags: u32,
+    pub session: u32,
+    pub lane: u32,
+    pub thread: u32,
+    /// Number of the stream, 0 = unknown.
+    pub stream: u32,
+    pub domain: u32,
+    pub operation: u32,
+    pub return_value: i32,
+    /// Nesting of a call or range on its thread, from 0.
+    pub depth: u32,
+    pub graph: u32,
+    pub node: u32,
+    pub block: [u32; 3],
+    pub grid: [u32; 3],
+    pub private_bytes: u32,
+    pub group_bytes: u32,
+    /// Of kind EXTERNAL: the domain of external_id.
+    pub external_domain: u32,
+    /// Of an allocation: its address. Of a copy: the destination's. Of a stream or label: its handle.
+    pub address: u64,
+    pub reserved: u64,
+}
+
+/// What a subscriber was too slow for.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct strandline_lost {
+    pub size: u64,
+    /// Segments (64 KiB) that were reused before they were read.
+    pub segments: u64,
+    /// Cells in them that were not read, at most 15 too many for each; a record is 1 to 16 cells.
+    pub cells: u64,
+}
+
+/// The size of a struct in its first version, when it has grown, else its size.
+const fn first_bytes(now: usize, first: &[usize]) -> usize {
+    if first.is_empty() { now } else { first[0] }
+}
+
+// `bytes` is the size of a struct; one that grew since its first version says after it how large that was, and has its new fields
+// at its end.
+macro_rules! layouts {
+    ($($name:ident, $bytes:literal bytes $(($first:literal at first))? { $($field:ident = $offset:literal,)* })*) => {
         $(
-            $(#[$doc])*
-            #[derive(Clone, Copy, Debug)]
-            #[repr(C)]
-            pub struct $name { $(pub $field: $type,)* }
-
-            impl Default for $name {
-                fn default() -> Self {
-                    // SAFETY: numbers and raw pointers: zeros are a value.
-                    let mut value: Self = unsafe { std::mem::zeroed() };
-                    value.size = size_of::<Self>() as u64;
-                    value
-                }
-            }
-
-            // SAFETY: `repr(C)`, `size` at offset 0 (asserted below), numbers and raw pointers only.
-            unsafe impl Struct for $name { const BYTES_MIN: usize = $bytes; }
-
             const _: () = assert!(size_of::<$name>() == $bytes, stringify!($name));
             $(const _: () = assert!(
                 std::mem::offset_of!($name, $field) == $offset,
                 concat!(stringify!($name), ".", stringify!($field))
             );)*
+
+            // SAFETY: `repr(C)`, `size` at offset 0 (asserted above), numbers and raw pointers only.
+            unsafe impl Struct for $name {
+                const BYTES_MIN: usize = first_bytes($bytes, &[$($first)?]);
+            }
         )*
 
-        /// Name, size, and name and offset of each field, of every struct: what the test compares with the header.
+        /// Name, size, and name and offset of each field, of every struct: what the header asserts, and what the test compares
+        /// with it.
         pub const STRUCTS: &[(&str, usize, &[(&str, usize)])] = &[
             $((stringify!($name), size_of::<$name>(),
                &[$((stringify!($field), std::mem::offset_of!($name, $field)),)*]),)*
@@ -48,83 +363,109 @@ macro_rules! c_structs {
     };
 }
 
+macro_rules! defaults {
+    ($($name:ident)*) => {
+        $(impl Default for $name {
+            fn default() -> Self {
+                // SAFETY: numbers and raw pointers: zeros are a value.
+                let mut value: Self = unsafe { std::mem::zeroed() };
+                value.size = size_of::<Self>() as u64;
+                value
+            }
+        })*
+    };
+}
+
+layouts! {
+    strandline_stop_result, 96 bytes {
+        size = 0, verdict = 8, session = 16, issued = 24, recorded = 32, retired_without_record = 40,
+        missing = 48, low_watermark = 56, high_watermark = 64, late = 72, lost = 80, waited_ns = 88,
+    }
+    strandline_settings, 88 bytes {
+        size = 0, out = 8, dir = 16, mode = 24, start = 28, budget_bytes = 32, stop_timeout_ns = 40,
+        lane_count = 48, flags = 52, rank = 56, reserved = 60, source_name = 64, now_ns = 72, source_version =
+        80, reserved2 = 84,
+    }
+    strandline_agent, 128 bytes {
+        size = 0, handle = 8, kind = 16, node = 20, logical_node = 24, type_index = 28, name = 32, vendor =
+        40, product = 48, model = 56, compute_units = 64, wave_front = 68, pci_domain = 72, pci_location = 76,
+        memory_bytes = 80, uuid = 88, gfx_target = 104, simd_count = 108, reserved = 112,
+    }
+    strandline_queue, 24 bytes {
+        size = 0, queue = 8, agent = 16,
+    }
+    strandline_stream, 40 bytes {
+        size = 0, handle = 8, id = 16, kind = 20, generation = 24, thread = 28, label = 32,
+    }
+    strandline_kernel, 64 bytes {
+        size = 0, kernel_id = 8, code_object_id = 16, name = 24, kernel_object = 32, group_bytes = 40,
+        private_bytes = 44, sgpr_count = 48, vgpr_count = 52, accum_vgpr_count = 56, kernarg_bytes = 60,
+    }
+    strandline_metadata_pair, 24 bytes {
+        size = 0, key = 8, value = 16,
+    }
+    strandline_api, 64 bytes {
+        size = 0, correlation_id = 8, ancestor_id = 16, external_id = 24, arguments = 32, domain = 40,
+        operation = 44, stream = 48, thread = 52, return_value = 56, reserved = 60,
+    }
+    strandline_dispatch, 128 bytes {
+        size = 0, correlation_id = 8, ancestor_id = 16, external_id = 24, dispatch_id = 32, kernel_id = 40,
+        agent = 48, queue = 56, start_ns = 64, end_ns = 72, block = 80, grid = 92, private_bytes = 104,
+        group_bytes = 108, graph = 112, node = 116, thread = 120, reserved = 124,
+    }
+    strandline_copy, 96 bytes {
+        size = 0, correlation_id = 8, ancestor_id = 16, external_id = 24, bytes = 32, source_agent = 40,
+        destination_agent = 48, source = 56, destination = 64, start_ns = 72, end_ns = 80, operation = 88,
+        thread = 92,
+    }
+    strandline_memory, 96 bytes {
+        size = 0, correlation_id = 8, ancestor_id = 16, external_id = 24, bytes = 32, agent = 40, queue = 48,
+        address = 56, start_ns = 64, end_ns = 72, operation = 80, flags = 84, thread = 88, reserved = 92,
+    }
+    strandline_session, 208 bytes {
+        size = 0, session = 8, verdict = 16, proof = 20, unfinished = 24, reserved = 28, dispatches_issued =
+        32, dispatches_recorded = 40, dispatches_retired_without_record = 48, dispatches_missing = 56,
+        copies_issued = 64, copies_recorded = 72, copies_retired_without_record = 80, copies_missing = 88,
+        api_recorded = 96, open_at_stop = 104, low_watermark = 112, high_watermark = 120, late = 128,
+        lost_no_segment = 136, lost_no_lane = 144, lost_after_close = 152, lost_reentry = 160,
+        lost_sdk_dropped = 168, lost_sticky_full = 176, begin_ns = 184, requested_ns = 192, returned_ns = 200,
+    }
+    strandline_trace_info, 120 bytes {
+        size = 0, path = 8, program = 16, host = 24, sdk = 32, pid = 40, rank = 44, simulated = 48, mode = 52,
+        process_start_ns = 56, created_unix_ns = 64, agent_count = 72, queue_count = 80, stream_count = 88,
+        kernel_count = 96, session_count = 104, metadata_count = 112, damage_count = 116,
+    }
+    strandline_record, 232 bytes {
+        size = 0, words = 8, name = 16, name_bytes = 24, start_ns = 32, end_ns = 40, correlation_id = 48,
+        ancestor_id = 56, external_id = 64, dispatch_id = 72, kernel_id = 80, agent = 88, destination_agent =
+        96, queue = 104, bytes = 112, range_id = 120, kind = 128, cells = 132, flags = 136, session = 140,
+        lane = 144, thread = 148, stream = 152, domain = 156, operation = 160, return_value = 164, depth =
+        168, graph = 172, node = 176, block = 180, grid = 192, private_bytes = 204, group_bytes = 208,
+        external_domain = 212, address = 216, reserved = 224,
+    }
+    strandline_lost, 24 bytes {
+        size = 0, segments = 8, cells = 16,
+    }
+}
+
 /// A clock of the source: ns, any thread, no lock.
 pub type strandline_now_fn = Option<unsafe extern "C" fn() -> u64>;
 
-c_structs! {
-    strandline_settings, 88 bytes {
-        size: u64 = 0, out: *const c_char = 8, dir: *const c_char = 16, mode: u32 = 24, start: u32 = 28,
-        budget_bytes: u64 = 32, stop_timeout_ns: u64 = 40, lane_count: u32 = 48, flags: u32 = 52, rank: i32 = 56,
-        reserved: u32 = 60, source_name: *const c_char = 64, now_ns: strandline_now_fn = 72, source_version: u32 = 80,
-        reserved2: u32 = 84,
-    }
-    strandline_agent, 128 bytes {
-        size: u64 = 0, handle: u64 = 8, kind: u32 = 16, node: u32 = 20, logical_node: u32 = 24, type_index: u32 = 28,
-        name: *const c_char = 32, vendor: *const c_char = 40, product: *const c_char = 48, model: *const c_char = 56,
-        compute_units: u32 = 64, wave_front: u32 = 68, pci_domain: u32 = 72, pci_location: u32 = 76,
-        memory_bytes: u64 = 80, uuid: [u8; 16] = 88, gfx_target: u32 = 104, simd_count: u32 = 108,
-        reserved: [u64; 2] = 112,
-    }
-    strandline_queue, 24 bytes { size: u64 = 0, queue: u64 = 8, agent: u64 = 16, }
-    strandline_stream, 40 bytes {
-        size: u64 = 0, handle: u64 = 8, id: u32 = 16, kind: u32 = 20, generation: u32 = 24, thread: u32 = 28,
-        label: *const c_char = 32,
-    }
-    strandline_kernel, 64 bytes {
-        size: u64 = 0, kernel_id: u64 = 8, code_object_id: u64 = 16, name: *const c_char = 24, kernel_object: u64 = 32,
-        group_bytes: u32 = 40, private_bytes: u32 = 44, sgpr_count: u32 = 48, vgpr_count: u32 = 52,
-        accum_vgpr_count: u32 = 56, kernarg_bytes: u32 = 60,
-    }
-    strandline_metadata_pair, 24 bytes { size: u64 = 0, key: *const c_char = 8, value: *const c_char = 16, }
-    strandline_api, 64 bytes {
-        size: u64 = 0, correlation_id: u64 = 8, ancestor_id: u64 = 16, external_id: u64 = 24,
-        arguments: *const u64 = 32, domain: u32 = 40, operation: u32 = 44, stream: u32 = 48, thread: u32 = 52,
-        return_value: i32 = 56, reserved: u32 = 60,
-    }
-    strandline_dispatch, 128 bytes {
-        size: u64 = 0, correlation_id: u64 = 8, ancestor_id: u64 = 16, external_id: u64 = 24, dispatch_id: u64 = 32,
-        kernel_id: u64 = 40, agent: u64 = 48, queue: u64 = 56, start_ns: u64 = 64, end_ns: u64 = 72,
-        block: [u32; 3] = 80, grid: [u32; 3] = 92, private_bytes: u32 = 104, group_bytes: u32 = 108, graph: u32 = 112,
-        node: u32 = 116, thread: u32 = 120, reserved: u32 = 124,
-    }
-    strandline_copy, 96 bytes {
-        size: u64 = 0, correlation_id: u64 = 8, ancestor_id: u64 = 16, external_id: u64 = 24, bytes: u64 = 32,
-        source_agent: u64 = 40, destination_agent: u64 = 48, source: u64 = 56, destination: u64 = 64,
-        start_ns: u64 = 72, end_ns: u64 = 80, operation: u32 = 88, thread: u32 = 92,
-    }
-    strandline_memory, 96 bytes {
-        size: u64 = 0, correlation_id: u64 = 8, ancestor_id: u64 = 16, external_id: u64 = 24, bytes: u64 = 32,
-        agent: u64 = 40, queue: u64 = 48, address: u64 = 56, start_ns: u64 = 64, end_ns: u64 = 72, operation: u32 = 80,
-        flags: u32 = 84, thread: u32 = 88, reserved: u32 = 92,
-    }
-    strandline_session, 208 bytes {
-        size: u64 = 0, session: u64 = 8, verdict: u32 = 16, proof: u32 = 20, unfinished: u32 = 24, reserved: u32 = 28,
-        dispatches_issued: u64 = 32, dispatches_recorded: u64 = 40, dispatches_retired_without_record: u64 = 48,
-        dispatches_missing: u64 = 56, copies_issued: u64 = 64, copies_recorded: u64 = 72,
-        copies_retired_without_record: u64 = 80, copies_missing: u64 = 88, api_recorded: u64 = 96,
-        open_at_stop: u64 = 104, low_watermark: u64 = 112, high_watermark: u64 = 120, late: u64 = 128,
-        lost_no_segment: u64 = 136, lost_no_lane: u64 = 144, lost_after_close: u64 = 152, lost_reentry: u64 = 160,
-        lost_sdk_dropped: u64 = 168, lost_sticky_full: u64 = 176, begin_ns: u64 = 184, requested_ns: u64 = 192,
-        returned_ns: u64 = 200,
-    }
-    strandline_trace_info, 120 bytes {
-        size: u64 = 0, path: *const c_char = 8, program: *const c_char = 16, host: *const c_char = 24,
-        sdk: *const c_char = 32, pid: u32 = 40, rank: i32 = 44, simulated: u32 = 48, mode: u32 = 52,
-        process_start_ns: u64 = 56, created_unix_ns: u64 = 64, agent_count: u64 = 72, queue_count: u64 = 80,
-        stream_count: u64 = 88, kernel_count: u64 = 96, session_count: u64 = 104, metadata_count: u32 = 112,
-        damage_count: u32 = 116,
-    }
-    strandline_record, 232 bytes {
-        size: u64 = 0, words: *const u64 = 8, name: *const c_char = 16, name_bytes: u64 = 24, start_ns: u64 = 32,
-        end_ns: u64 = 40, correlation_id: u64 = 48, ancestor_id: u64 = 56, external_id: u64 = 64,
-        dispatch_id: u64 = 72, kernel_id: u64 = 80, agent: u64 = 88, destination_agent: u64 = 96, queue: u64 = 104,
-        bytes: u64 = 112, range_id: u64 = 120, kind: u32 = 128, cells: u32 = 132, flags: u32 = 136, session: u32 = 140,
-        lane: u32 = 144, thread: u32 = 148, stream: u32 = 152, domain: u32 = 156, operation: u32 = 160,
-        return_value: i32 = 164, depth: u32 = 168, graph: u32 = 172, node: u32 = 176, block: [u32; 3] = 180,
-        grid: [u32; 3] = 192, private_bytes: u32 = 204, group_bytes: u32 = 208, external_domain: u32 = 212,
-        address: u64 = 216, reserved: u64 = 224,
-    }
-    strandline_lost, 24 bytes { size: u64 = 0, segments: u64 = 8, cells: u64 = 16, }
+defaults! {
+    strandline_settings
+    strandline_agent
+    strandline_queue
+    strandline_stream
+    strandline_kernel
+    strandline_metadata_pair
+    strandline_api
+    strandline_dispatch
+    strandline_copy
+    strandline_memory
+    strandline_session
+    strandline_trace_info
+    strandline_record
+    strandline_lost
 }
 
 /// Bit of a kind in a mask of kinds.

@@ -1,8 +1,9 @@
-//! The C API of Strandline: what `strandline.h` declares.
+//! The C API of Strandline: what `strandline.h` declares. The header is made of this crate by `cbindgen` (`tests/header.rs`).
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`abi`] | the structs and numbers of the header, with their layout asserted |
+//! | [`abi`] | the structs of the header, with their layout asserted |
+//! | [`enums`] | its numbers |
 //! | [`border`] | how arguments come in and results go out |
 //! | [`handles`] | handles that can be used wrongly without a crash |
 //! | [`whole_tool`] | configuring rocprofiler-sdk from a host that owns `rocprofiler_configure` |
@@ -21,6 +22,7 @@
 
 pub mod abi;
 pub mod border;
+pub mod enums;
 pub mod handles;
 pub mod reader;
 pub mod records;

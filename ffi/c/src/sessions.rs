@@ -11,12 +11,7 @@ use strandline_rocprofiler::c_api::{fill, runtime};
 use strandline_rocprofiler::window;
 
 use crate::abi::strandline_stop_result;
-use crate::border::{Struct, answer, room, text};
-
-// SAFETY: `repr(C)`, starts with `size`, u64 fields only.
-unsafe impl Struct for strandline_stop_result {
-    const BYTES_MIN: usize = 96;
-}
+use crate::border::{answer, room, text};
 
 /// The address of the word that holds the number of the open session.
 #[derive(Debug)]
@@ -32,13 +27,14 @@ unsafe impl Sync for SessionWord {}
 #[allow(non_upper_case_globals, reason = "its name in C")]
 pub static strandline_session_word: SessionWord = SessionWord(embed::session_word().cast());
 
-/// Closes a session without waiting. See the header.
+/// Closes a session without waiting: nothing new belongs to it. Its books are closed in the background, or by a later
+/// strandline_session_stop. Also in a callback. Errors: NO_SUCH_SESSION.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_session_close(session: u64) -> i32 {
     answer(|| window::close(runtime()?, session))
 }
 
-/// The result of a session that was accounted for. See the header.
+/// The result of one of the newest 64 sessions that were accounted for. Errors: NOTHING, INSIDE_CALLBACK.
 ///
 /// # Safety
 /// `result` is null or valid as the header says.
@@ -60,7 +56,10 @@ pub unsafe extern "C" fn strandline_session_result(
     })
 }
 
-/// Gives the memory of a session back. See the header.
+/// Says that nobody needs the records of a session that was accounted for. Its memory is used again once every session in it is
+/// released and no trace of this process is open; `segments` (null or where to write) gets how many segments of 64 KiB were
+/// freed at once, 0 in flight mode, where memory is used again anyway. Errors: NO_SUCH_SESSION (not accounted for, or released
+/// already), INSIDE_CALLBACK, FINALIZING.
 ///
 /// # Safety
 /// `segments` is null or valid for writing.
@@ -84,7 +83,8 @@ pub unsafe extern "C" fn strandline_session_release(session: u64, segments: *mut
     })
 }
 
-/// Writes a consistent copy of the region. See the header.
+/// Writes a consistent copy of everything (.slt) while appends go on, in every mode. Errors: OUTPUT_EXISTS, OUTPUT,
+/// INSIDE_CALLBACK.
 ///
 /// # Safety
 /// `path` is null or terminated.
@@ -112,7 +112,7 @@ pub extern "C" fn strandline_now_ns() -> u64 {
     clock::vendor_now()
 }
 
-/// The library's version, 10000*major + 100*minor + patch.
+/// Version of the library, 10000*major + 100*minor + patch.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_version() -> u32 {
     const fn number(text: &str) -> u32 {

@@ -115,7 +115,9 @@ fn now() -> u64 {
     }
 }
 
-/// Makes the runtime for a source of the host's own. See the header.
+/// Makes the runtime for a source of the program's own. Null settings: all as the environment says. Once in a process; not
+/// together with rocprofiler-sdk. Registers strandline_shutdown for exit.
+/// Errors: ALREADY_THERE, BAD_SETTING, NO_REGION.
 ///
 /// # Safety
 /// `given` is null or valid as the header says.
@@ -158,7 +160,8 @@ fn set_clock(given: strandline_now_fn) {
     }
 }
 
-/// Ends the runtime of a source of the host's own. See the header.
+/// Ends it: closes the open session and its books without waiting, and removes a region file that nobody named. Appending
+/// stays safe and is refused. There is no second strandline_init. Errors: FINALIZING (again), NOT_READY.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_shutdown() -> i32 {
     answer(|| {
@@ -179,7 +182,7 @@ pub extern "C" fn strandline_shutdown() -> i32 {
 
 // Declaring.
 
-/// Declares an agent.
+/// Declares an agent. Wait-free.
 ///
 /// # Safety
 /// `agent` is null or valid as the header says.
@@ -214,7 +217,7 @@ pub unsafe extern "C" fn strandline_declare_agent(agent: *const strandline_agent
     })
 }
 
-/// Declares a queue of an agent.
+/// Declares a queue of an agent. Wait-free.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_declare_queue(queue: u64, agent: u64) -> i32 {
     answer(|| {
@@ -223,7 +226,7 @@ pub extern "C" fn strandline_declare_queue(queue: u64, agent: u64) -> i32 {
     })
 }
 
-/// Declares a kernel.
+/// Declares a kernel. Wait-free.
 ///
 /// # Safety
 /// `kernel` is null or valid as the header says.
@@ -257,7 +260,7 @@ fn operation(domain: u32, number: u32) -> Result<Operation, Status> {
     })
 }
 
-/// Declares the name of an API operation.
+/// The name of an operation: domain 0 to 255, number 0 to 65535.
 ///
 /// # Safety
 /// `name` is null or terminated.
@@ -276,7 +279,9 @@ pub unsafe extern "C" fn strandline_declare_operation(
     })
 }
 
-/// The number of a stream. See the header.
+/// The number of a stream (0: no room), for the `stream` of calls. `kind`: enum strandline_stream_kind; `thread` for
+/// a thread's own default stream, else 0. The same handle gives the same number until strandline_stream_destroyed, or
+/// until it is declared as created again.
 ///
 /// # Safety
 /// `stream` is null or valid for writing.
@@ -301,7 +306,7 @@ pub unsafe extern "C" fn strandline_declare_stream(
     })
 }
 
-/// Says that a stream's handle stands for it no longer.
+/// Says that a stream's handle stands for it no longer: declared again it is another stream. Wait-free.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_stream_destroyed(handle: u64) -> i32 {
     answer(|| {
@@ -310,7 +315,7 @@ pub extern "C" fn strandline_stream_destroyed(handle: u64) -> i32 {
     })
 }
 
-/// Names a thread; 0 = the calling one.
+/// Names a thread by its id; 0 = the calling one.
 ///
 /// # Safety
 /// `name` is null or terminated.
@@ -329,7 +334,7 @@ pub unsafe extern "C" fn strandline_name_thread(thread: u32, name: *const c_char
     })
 }
 
-/// Names an agent, device or stream.
+/// Names an agent (handle), device (number) or stream (number): enum strandline_label_what.
 ///
 /// # Safety
 /// `name` is null or terminated.
@@ -412,7 +417,7 @@ fn token_of(runtime: &Runtime, token: u64) -> Result<Token, Status> {
     }
 }
 
-/// An API call begins.
+/// A call begins on this thread. Calls nest; end each on its own thread.
 ///
 /// # Safety
 /// `call` and `token` are null or valid as the header says.
@@ -444,7 +449,7 @@ pub unsafe extern "C" fn strandline_api_enter(call: *const strandline_api, token
     })
 }
 
-/// An API call ends.
+/// It ends: one record.
 ///
 /// # Safety
 /// `call` is null or valid as the header says.
@@ -485,7 +490,7 @@ pub unsafe extern "C" fn strandline_api_exit(token: u64, call: *const strandline
     })
 }
 
-/// A dispatch is issued.
+/// A dispatch is issued by this thread, usually inside a call.
 ///
 /// # Safety
 /// `dispatch` and `token` are null or valid as the header says.
@@ -520,7 +525,7 @@ pub unsafe extern "C" fn strandline_dispatch_issue(
     })
 }
 
-/// A dispatch completed.
+/// It completed. A thread that calls this delivers completions: it is never made to wait for one.
 ///
 /// # Safety
 /// `dispatch` is null or valid as the header says.
@@ -583,7 +588,7 @@ fn copy_event(copy: &strandline_copy) -> CopyEvent {
     }
 }
 
-/// A copy is issued.
+/// A copy is issued by this thread, usually inside a call.
 ///
 /// # Safety
 /// `copy` and `token` are null or valid as the header says.
@@ -607,7 +612,7 @@ pub unsafe extern "C" fn strandline_copy_issue(
     })
 }
 
-/// A copy completed.
+/// It completed. Any thread.
 ///
 /// # Safety
 /// `copy` is null or valid as the header says.
@@ -626,7 +631,7 @@ pub unsafe extern "C" fn strandline_copy_done(token: u64, copy: *const strandlin
     })
 }
 
-/// Memory of a device was allocated or freed.
+/// Memory was allocated or freed.
 ///
 /// # Safety
 /// `memory` is null or valid as the header says.
@@ -657,7 +662,7 @@ pub unsafe extern "C" fn strandline_alloc_done(memory: *const strandline_memory)
     })
 }
 
-/// Work ended without a record.
+/// Work under that correlation id is over and will get no record. Takes a lock; not in a callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_retire(correlation_id: u64) -> i32 {
     // The runtime takes retirements from one thread at a time.
@@ -670,7 +675,7 @@ pub extern "C" fn strandline_retire(correlation_id: u64) -> i32 {
     })
 }
 
-/// Pushes a range on the calling thread.
+/// Pushes a range on the calling thread. Ranges nest, 32 deep; a deeper one is not recorded, and its pop is ignored as well.
 ///
 /// # Safety
 /// `name` is null or terminated.
@@ -684,7 +689,7 @@ pub unsafe extern "C" fn strandline_range_push(name: *const c_char) -> i32 {
     })
 }
 
-/// Pops the calling thread's innermost range.
+/// Pops the calling thread's innermost range: one record. Without one nothing happens.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_range_pop() -> i32 {
     answer(|| {
@@ -693,7 +698,7 @@ pub extern "C" fn strandline_range_pop() -> i32 {
     })
 }
 
-/// Starts a range by id.
+/// Starts a range that strandline_range_stop ends on any thread; pairs by `range_id`.
 ///
 /// # Safety
 /// `name` is null or terminated.
@@ -707,7 +712,7 @@ pub unsafe extern "C" fn strandline_range_start(range_id: u64, name: *const c_ch
     })
 }
 
-/// Stops a range by id.
+/// Stops a range by its id.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_range_stop(range_id: u64) -> i32 {
     answer(|| {
@@ -730,7 +735,11 @@ pub unsafe extern "C" fn strandline_mark(name: *const c_char) -> i32 {
     })
 }
 
-/// Pushes an external id on the calling thread.
+/// Pushes an external id on the calling thread: the program's own number for what it is doing, per domain (0 to
+/// STRANDLINE_EXTERNAL_DOMAINS - 1) and thread, STRANDLINE_EXTERNAL_DEPTH deep; a deeper one is not recorded, and its pop stays in
+/// step. With any source. The top of domain 0 is the external_id of the thread's calls, and of the dispatches and copies that a
+/// cursor joins to them; those of the other domains are records of kind EXTERNAL with the call's correlation id. A thread's first
+/// push allocates: not in a signal handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_external_push(domain: u32, id: u64) -> i32 {
     answer(|| {
@@ -739,7 +748,7 @@ pub extern "C" fn strandline_external_push(domain: u32, id: u64) -> i32 {
     })
 }
 
-/// Pops the calling thread's external id.
+/// Pops the calling thread's newest id of a domain and writes it to `id`, which may be null. Errors: NOTHING (none pushed).
 ///
 /// # Safety
 /// `id` is null or valid for writing.

@@ -9,7 +9,8 @@ use crate::abi::strandline_settings;
 use crate::border::{answer, argument};
 use crate::source;
 
-/// Keeps settings for the source that is configured next. See the header.
+/// Keeps settings for the source that is configured next. Before rocprofiler-sdk is configured.
+/// Errors: ALREADY_THERE, BAD_SETTING (in the environment).
 ///
 /// # Safety
 /// `settings` is null or valid as the header says.
@@ -24,7 +25,13 @@ pub unsafe extern "C" fn strandline_configure(settings: *const strandline_settin
     })
 }
 
-/// What a host's own `rocprofiler_configure` calls and returns. See the header.
+/// For a program that defines rocprofiler_configure itself: pass on the SDK's arguments, return the result (a
+/// rocprofiler_tool_configure_result_t *), or call its `initialize` and `finalize` from your own. Null: the library can't
+/// work, strandline_status() says why; return null, or your own result. `client_id` (a rocprofiler_client_id_t *) gets the
+/// name "strandline" unless you named it before. Only the first call in a process counts.
+/// Thread: the one that the SDK calls on. Ownership: the result lives as long as the process.
+///
+/// In a program that does not define rocprofiler_configure the first strandline_session_start configures the SDK.
 ///
 /// # Safety
 /// The arguments are those that the SDK passed.
@@ -51,7 +58,9 @@ pub unsafe extern "C" fn strandline_rocprofiler_configure(
     }
 }
 
-/// Configures rocprofiler-sdk now, by its `rocprofiler_force_configure`. See the header.
+/// Configures rocprofiler-sdk now by its rocprofiler_force_configure, loading the SDK if need be. Call it before the GPU
+/// runtime starts. Not in a callback. Again: the same answer.
+/// Errors: SDK_MISSING, SDK_LOCKED (configured before, without us), SDK_TOO_OLD, SDK_REFUSED, BAD_SETTING, NO_REGION.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_rocprofiler_force_configure() -> i32 {
     answer(|| {
@@ -61,7 +70,7 @@ pub extern "C" fn strandline_rocprofiler_force_configure() -> i32 {
     })
 }
 
-/// Whether the library is at work, and if not, why.
+/// STRANDLINE_OK when the library is at work, else why it is not. Wait-free.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_status() -> i32 {
     answer(|| match tool::status() {

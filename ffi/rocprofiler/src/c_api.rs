@@ -13,24 +13,21 @@ use strandline::{Runtime, SessionEnd, Status};
 
 use crate::{tool, window};
 
-/// The result of a stop. The caller fills `size`; all other fields are written as far as `size` reaches.
+/// How complete a session is. Dispatches and copies together.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "its name in C")]
+#[allow(missing_docs, reason = "what the name says")]
 pub struct strandline_stop_result {
-    /// Bytes of the caller's struct.
     pub size: u64,
-    /// 0 complete, 1 incomplete, 2 heuristic, 3 empty.
+    /// enum strandline_verdict.
     pub verdict: u64,
-    /// The session.
     pub session: u64,
-    /// Dispatches and copies that were issued in it.
+    /// issued = recorded + retired_without_record + missing.
     pub issued: u64,
-    /// Dispatches and copies that are recorded.
     pub recorded: u64,
-    /// Those that the SDK could not time.
+    /// The SDK could not time them and said that they are over.
     pub retired_without_record: u64,
-    /// Those that are missing.
     pub missing: u64,
     /// Every correlation id at or below it is accounted for.
     pub low_watermark: u64,
@@ -86,8 +83,11 @@ pub fn runtime() -> Result<&'static Runtime, Status> {
     }
 }
 
-/// Opens a session and writes its number to `*session`. In a program that was not started with this library as a tool,
-/// the first call configures the SDK, if it can still be configured.
+/// Opens a session and writes its number (from 1) to *session. In a program that configured nothing, the first call
+/// configures rocprofiler-sdk (not in a callback then, and before the GPU runtime starts: the SDK intercepts that when it
+/// starts, so that a session opened later stays empty); else any thread, also in a callback.
+/// Errors: SESSION_OPEN, TOO_MANY_PENDING (the session 8 before still waits for its proof), FINALIZING, and those of
+/// strandline_rocprofiler_force_configure.
 ///
 /// # Safety
 /// `session` is null or valid for writing.
@@ -105,9 +105,10 @@ pub unsafe extern "C" fn strandline_session_start(session: *mut u64) -> i32 {
     })
 }
 
-/// Closes a session, waits up to `timeout_ns` until it is accounted for, and says how complete it is. An incomplete
-/// session is no error. Called inside an SDK callback or finalizer it closes the session and returns at once; the session
-/// is then accounted for in the background.
+/// Closes a session, waits up to timeout_ns (0 = do not wait) until it is accounted for, closes its books and says how
+/// complete it is; an incomplete session is no error. `result` may be null. A session that was stopped before gives the
+/// same result again (the newest 64). Never waits inside a callback.
+/// Errors: NO_SUCH_SESSION, INSIDE_CALLBACK (closed; accounted for in the background), FINALIZING.
 ///
 /// # Safety
 /// `result` is null or valid for reading and writing the bytes that its `size` says.
@@ -149,8 +150,9 @@ pub unsafe extern "C" fn strandline_session_stop(
     })
 }
 
-/// Writes one session to a file, or all with session 0; the format goes by the extension (`.json`, `.json.gz`,
-/// `.pftrace`, `.slt`). An existing file is not overwritten.
+/// Writes one session (0 = all) of this process to a file; the format goes by the extension: .json, .json.gz (Chrome
+/// JSON), .pftrace (Perfetto), .slt (region). Reads memory only, waits for nobody.
+/// Errors: NO_SUCH_SESSION, OUTPUT_EXISTS, OUTPUT, INSIDE_CALLBACK.
 ///
 /// # Safety
 /// `path` is null or a terminated string.
@@ -173,7 +175,7 @@ pub unsafe extern "C" fn strandline_export(session: u64, path: *const c_char) ->
     })
 }
 
-/// Adds a pair to the trace; a key that is set again takes the new value.
+/// Adds a pair to the trace; a key that is set again takes the new value. Both are copied.
 ///
 /// # Safety
 /// Both are null or terminated strings; they are copied.
@@ -190,7 +192,7 @@ pub unsafe extern "C" fn strandline_metadata(key: *const c_char, value: *const c
     })
 }
 
-/// A sentence for a status; never null, lives as long as the process.
+/// A sentence for a status; never null, lives as long as the process. Wait-free.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_status_string(status: i32) -> *const c_char {
     Status::from_i32(status)

@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use strandline::Runtime;
 
-/// The id of a name, for [`strandline_instant`]: copies the name into the trace the first time. 0 when `name` is null or
-/// there is no runtime yet. Once a name, outside hot loops.
+/// The id of a name, for strandline_instant: copies the name into the trace the first time. 0 when `name` is null or there
+/// is no runtime yet. Once a name, outside hot loops. Wait-free.
 ///
 /// # Safety
 /// `name` is null or a terminated string.
@@ -23,8 +23,9 @@ pub unsafe extern "C" fn strandline_intern(name: *const c_char) -> u64 {
     catch_unwind(AssertUnwindSafe(|| runtime.intern(name))).unwrap_or(0)
 }
 
-/// Records an instant on the calling thread, at the time of the call. `name` is an id of [`strandline_intern`];
-/// `correlation_id` and `ancestor_id` join it to other records, 0 = none. Does nothing while no session is open.
+/// Records an instant on the calling thread, at the time of the call, in its cheapest form: a record of kind MARK. `name` is
+/// an id of strandline_intern; `correlation_id` and `ancestor_id` join it to other records, 0 = none. Does nothing while no
+/// session is open. Wait-free.
 #[unsafe(no_mangle)]
 pub extern "C" fn strandline_instant(name: u64, correlation_id: u64, ancestor_id: u64) {
     if let Some(runtime) = Runtime::global() {
