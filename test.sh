@@ -11,7 +11,7 @@
 #   readers  independent readers over what the exporters write (Python; skipped where they are not installed)
 #   kineto   kineto's logger on Strandline, with the compilers there are, on the stand-in SDK (skipped without g++)
 #   tsan     ThreadSanitizer stress (nightly toolchain; skipped without)
-#   fuzz     a minute of each fuzz target's corpus-free run (nightly toolchain and cargo-fuzz; skipped without)
+#   fuzz     a minute of each fuzz target, from seeds that are recorded first (nightly toolchain and cargo-fuzz; skipped without)
 #
 # A step whose tool is missing prints "skipped: why" and does not count as passed.
 # STRANDLINE_SEEDS, STRANDLINE_KILLS set the counts of the acceptance and kill tests.
@@ -69,8 +69,9 @@ step_tsan() {
 step_fuzz() {
     cargo +nightly fuzz --version >/dev/null 2>&1 || { skip "no nightly toolchain with cargo-fuzz"; return; }
     local target
+    fuzz/seeds.sh
     for target in $(cargo +nightly fuzz list); do
-        [ "$target" = canary ] || cargo +nightly fuzz run "$target" -- -max_total_time="${STRANDLINE_FUZZ_S:-60}"
+        [ "$target" = canary ] || cargo +nightly fuzz run "$target" -- -max_len=16384 -max_total_time="${STRANDLINE_FUZZ_S:-60}"
     done
 }
 

@@ -803,7 +803,7 @@ impl<'a> Process<'a> {
                     count,
                 });
             };
-            let missing = report.dispatches.missing() + report.copies.missing();
+            let missing = report.missing();
             let work = [("dispatches", report.dispatches), ("copies", report.copies)];
             let uncertain = self
                 .span_index(session as u32)
@@ -847,7 +847,7 @@ impl<'a> Process<'a> {
             let retired = work
                 .iter()
                 .map(|(_, work)| work.retired_without_record)
-                .sum();
+                .fold(0, u64::saturating_add);
             if retired > 0 {
                 let parts = parts(|work| work.retired_without_record);
                 note(

@@ -690,7 +690,7 @@ impl<'o> Perfetto<'o> {
                 .reports
                 .iter()
                 .map(|report| report.lost.total())
-                .sum();
+                .fold(0, u64::saturating_add);
             if lost > 0 {
                 packet(block, state.main, NEEDS_STATE, None, |out| {
                     message(out, field::TRACE_STATS, |out| {

@@ -411,6 +411,25 @@ mod tests {
     }
 
     #[test]
+    fn counts_of_a_damaged_region_do_not_wrap() {
+        let mut region = Builder::new();
+        region.session_begin(1, 1_000);
+        region.counter(0, 1, Counter::DispatchIssued, u64::MAX);
+        region.counter(0, 1, Counter::CopyIssued, u64::MAX);
+        region.counter(0, 1, Counter::Late, u64::MAX);
+        region.record(0, Kind::Late, 0, &[1, 5]);
+        region.record(0, Kind::Late, 0, &[1, u64::MAX]);
+        let trace = region.trace();
+        assert_eq!(trace.cost().records, u64::MAX);
+        let reports = report::sessions(&trace);
+        assert_eq!(
+            (reports[0].missing(), reports[0].late),
+            (u64::MAX, u64::MAX)
+        );
+        assert_eq!(reports[0].verdict, Verdict::Incomplete);
+    }
+
+    #[test]
     fn a_flipped_byte_in_a_segment_is_noticed_and_a_cut_file_keeps_what_is_whole() {
         let mut region = Builder::new();
         region.session_begin(1, 0);

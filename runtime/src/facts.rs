@@ -328,7 +328,10 @@ impl Facts {
                     name: word(3),
                 });
             }
-            Some(Kind::Late) => *self.late.entry(word(1)).or_default() += word(2),
+            Some(Kind::Late) => {
+                let count = self.late.entry(word(1)).or_default();
+                *count = count.saturating_add(word(2));
+            }
             _ => {}
         }
     }

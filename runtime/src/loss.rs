@@ -63,6 +63,12 @@ impl Losses {
             .fold(0, |sum, &count| sum.saturating_add(count))
     }
 
+    /// Adds to the count for one reason; what a damaged region says may be anything, so no sum overflows.
+    pub(crate) fn count(&mut self, reason: LossReason, count: u64) {
+        let sum = &mut self.0[reason as usize];
+        *sum = sum.saturating_add(count);
+    }
+
     /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         for (sum, count) in self.0.iter_mut().zip(other.0) {

@@ -77,6 +77,11 @@ impl SessionReport {
             && self.copies.retired_without_record == 0
     }
 
+    /// Dispatches and copies that were issued and neither recorded nor retired.
+    pub fn missing(&self) -> u64 {
+        (self.dispatches.missing()).saturating_add(self.copies.missing())
+    }
+
     /// The window in vendor ns: from the session's start to the moment it was accounted for. Work that was issued in
     /// the session and ran after the stop was asked for lies within it.
     pub fn window(&self) -> (u64, u64) {
@@ -265,7 +270,7 @@ fn take_counters(report: &mut SessionReport, trace: &Trace, unfinished: bool) {
     let counted = trace.session_counters(report.id);
     // A lane counts a session's late records in its counters for it, or has announced them when it gave those away.
     let announced = trace.facts().late.get(&report.id).copied().unwrap_or(0);
-    let late = announced + counted.map_or(0, |block| block.get(Counter::Late));
+    let late = announced.saturating_add(counted.map_or(0, |block| block.get(Counter::Late)));
     report.late = report.late.max(late);
     let Some(block) = counted else {
         return;
@@ -278,14 +283,16 @@ fn take_counters(report: &mut SessionReport, trace: &Trace, unfinished: bool) {
         report.dispatches.issued = block.get(Counter::DispatchIssued);
         report.copies.issued = block.get(Counter::CopyIssued);
         report.high_watermark = block.get(Counter::HighId);
-        report.lost.0[LossReason::SdkDropped as usize] += trace.sdk_dropped();
+        report
+            .lost
+            .count(LossReason::SdkDropped, trace.sdk_dropped());
     }
 }
 
 /// The verdict over what is really in the file: never better than the closing record said.
 fn judge(report: &mut SessionReport) {
-    let missing = report.dispatches.missing() + report.copies.missing();
-    let issued = report.dispatches.issued + report.copies.issued;
+    let missing = report.missing();
+    let issued = (report.dispatches.issued).saturating_add(report.copies.issued);
     if report.unfinished {
         report.proof = Proof::None;
         report.verdict = if missing > 0 {

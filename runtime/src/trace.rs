@@ -480,7 +480,8 @@ impl Trace {
             sum.get_or_insert_default().words[0] = session;
             for (reason, count) in laneless.1 {
                 let at = crate::counters::Counter::Lost as usize + reason as usize;
-                sum.get_or_insert_default().words[at] += count;
+                let sum = sum.get_or_insert_default();
+                sum.words[at] = sum.words[at].saturating_add(count);
             }
             use crate::counters::Counter;
             let at = LANELESS_OFFSET + slot * LANELESS_WORDS * 8;
@@ -490,8 +491,9 @@ impl Trace {
                 (5, Counter::DispatchDone),
                 (6, Counter::CopyDone),
             ] {
-                sum.get_or_insert_default().words[counter as usize] +=
-                    self.map.acquire(at + index * 8);
+                let count = self.map.acquire(at + index * 8);
+                let sum = sum.get_or_insert_default();
+                sum.words[counter as usize] = sum.words[counter as usize].saturating_add(count);
             }
         }
         sum
@@ -504,7 +506,8 @@ impl Trace {
             sum.add(&self.block(lane, SESSION_SLOTS));
         }
         for (reason, count) in self.laneless(SESSION_SLOTS).1 {
-            sum.words[crate::counters::Counter::Lost as usize + reason as usize] += count;
+            let at = crate::counters::Counter::Lost as usize + reason as usize;
+            sum.words[at] = sum.words[at].saturating_add(count);
         }
         sum
     }
@@ -516,7 +519,7 @@ impl Trace {
                 self.map
                     .acquire(self.lane_offset(lane) + LANE_REUSED_OFFSET)
             })
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     /// Records that the SDK said it dropped, whole process.
@@ -566,7 +569,10 @@ impl Trace {
         let ns = u128::from(sum.get(Counter::SampledTicks)) * 1_000_000_000
             / u128::from(self.header.ticks_per_second.max(1));
         Cost {
-            records: records.into_iter().map(|counter| sum.get(counter)).sum(),
+            records: records
+                .into_iter()
+                .map(|counter| sum.get(counter))
+                .fold(0, u64::saturating_add),
             bytes: self.cells() * CELL_BYTES as u64,
             sampled_appends,
             append_ns: (ns / u128::from(sampled_appends.max(1))) as u64,
@@ -583,10 +589,10 @@ impl Trace {
         }
         for slot in 0..=SESSION_SLOTS {
             for (reason, count) in self.laneless(slot).1 {
-                losses.0[reason as usize] += count;
+                losses.count(reason, count);
             }
         }
-        losses.0[LossReason::SdkDropped as usize] += self.sdk_dropped();
+        losses.count(LossReason::SdkDropped, self.sdk_dropped());
         losses
     }
 }
