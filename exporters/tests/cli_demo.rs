@@ -162,6 +162,66 @@ fn a_program_that_was_killed_leaves_a_trace() {
 }
 
 #[test]
+fn a_killed_program_s_memfd_survives_in_the_recorder() {
+    let folder = Folder::new("memfd");
+    // Two processes: one is killed, one ends.
+    let script = format!(
+        "'{STRANDLINE}' sim graph --replays 1000000 & sleep 0.4; ls \"$STRANDLINE_DIR\"/*/; kill -9 $!; wait $!
+         '{STRANDLINE}' sim graph --replays 20; kill -9 $$"
+    );
+    let mut command = strandline(&folder);
+    command
+        .args(["record", "--sim", "-o", "run.slt", "--budget", "32M"])
+        .args(["--", "sh", "-c", &script])
+        .env("STRANDLINE_BACKING", "memfd");
+    let done = Done::of(command.output().unwrap());
+    assert_eq!(done.code, Some(137), "{done:?}");
+    // Nothing in the folder but the socket and the log: the region has no name.
+    assert!(
+        done.out.contains("keeper") && !done.out.contains(".slt"),
+        "{done:?}"
+    );
+    let recovered = run(&folder, &["recover", "run.slt"]);
+    assert!(matches!(recovered.code, Some(0 | 3)), "{recovered:?}");
+    assert!(
+        recovered.out.contains("session 1: never closed"),
+        "{recovered:?}"
+    );
+    let second = fs::read_dir(folder.path("."))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .find(|name| name.starts_with("run.") && name != "run.slt")
+        .expect("the second process's trace");
+    let summary = run(&folder, &["summary", &second]);
+    assert!(
+        summary.out.contains("complete: 640 of 640 dispatches"),
+        "{summary:?}"
+    );
+    // No place for it: it is copied to the private folder, named, and kept.
+    let mut command = strandline(&folder);
+    command
+        .args(["record", "--sim", "-o", "no/run.slt", "--", "sh", "-c"])
+        .arg(format!(
+            "'{STRANDLINE}' sim graph --replays 20; rmdir no; exit 5"
+        ))
+        .env("STRANDLINE_BACKING", "memfd");
+    fs::create_dir(folder.path("no")).unwrap();
+    let done = Done::of(command.output().unwrap());
+    assert_eq!(done.code, Some(5), "{done:?}");
+    let kept = done
+        .err
+        .split("the recording is kept in ")
+        .nth(1)
+        .and_then(|rest| rest.split(';').next())
+        .unwrap_or_else(|| panic!("{done:?}"));
+    let summary = run(&folder, &["summary", kept]);
+    assert!(
+        summary.out.contains("complete: 640 of 640 dispatches"),
+        "{summary:?}"
+    );
+}
+
+#[test]
 fn the_doctor_finds_the_parts() {
     let folder = Folder::new("doctor");
     let done = run(&folder, &["doctor"]);

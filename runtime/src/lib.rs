@@ -51,6 +51,8 @@ pub mod loss;
 #[cfg(not(loom))]
 mod map;
 #[cfg(not(loom))]
+mod memory;
+#[cfg(not(loom))]
 pub mod record;
 #[cfg(not(loom))]
 mod region;
@@ -89,6 +91,8 @@ pub mod trace;
 pub use control::{CONTROL, Token};
 #[cfg(not(loom))]
 pub use gate::Barrier;
+#[cfg(not(loom))]
+pub use memory::{Memory, MemoryKind};
 #[cfg(not(loom))]
 pub use runtime::{Runtime, Vendor, default_path};
 #[cfg(not(loom))]

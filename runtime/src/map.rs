@@ -171,18 +171,41 @@ impl Drop for ReadMap {
     }
 }
 
-/// Maps `bytes` of `file` shared and writable, for ever.
+/// Maps `bytes` of `file` shared and writable, for ever, at a multiple of `align` (a power of two of whole pages).
 ///
 /// # Errors
 /// The kernel's error, when it refuses.
-pub(crate) fn map_shared(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
-    // SAFETY: a fresh shared mapping; the kernel picks the address; never unmapped.
+pub(crate) fn map_shared(file: &File, bytes: usize, align: usize) -> io::Result<NonNull<u8>> {
+    let page = 4096;
+    let spare = if align > page { align } else { 0 };
+    let (mut place, mut fixed) = (ptr::null_mut::<libc::c_void>(), 0);
+    if spare != 0 {
+        // Address space with room for any alignment; what lies beside the file's place stays reserved, without access.
+        // SAFETY: a fresh mapping that nothing can be read from or written to; the kernel picks the address.
+        let reserved = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes + spare,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if reserved == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let up = (reserved as usize).next_multiple_of(align) - reserved as usize;
+        // SAFETY: up < align = spare, so the place and `bytes` from it on lie within the reservation.
+        (place, fixed) = (unsafe { reserved.byte_add(up) }, libc::MAP_FIXED);
+    }
+    // SAFETY: a fresh shared mapping, where the kernel picks or over the reservation just made; never unmapped.
     let base = unsafe {
         libc::mmap(
-            ptr::null_mut(),
+            place,
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
+            libc::MAP_SHARED | fixed,
             file.as_raw_fd(),
             0,
         )
@@ -223,6 +246,35 @@ pub(crate) fn map_private(bytes: usize, wipe_on_fork: bool) -> io::Result<NonNul
         }
     }
     NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)
+}
+
+/// Asks for huge pages. Best effort: it is the kernel's policy that decides.
+pub(crate) fn advise_huge(base: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    // SAFETY: the caller passes a range of its own mapping; the advice changes no content.
+    answer(unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) })
+}
+
+/// Makes huge pages of what is faulted in; done already is fine. Linux 6.1 and later.
+pub(crate) fn collapse(base: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    const MADV_COLLAPSE: libc::c_int = 25;
+    // SAFETY: the caller passes a range of its own mapping; collapsing changes no content.
+    answer(unsafe { libc::madvise(base.as_ptr().cast(), bytes, MADV_COLLAPSE) })
+}
+
+/// Locks pages in memory, each when it is faulted in. Linux 4.4 and later.
+pub(crate) fn lock_on_fault(base: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    const MLOCK_ONFAULT: libc::c_int = 1;
+    // SAFETY: the caller passes a range of its own mapping; locking changes no content.
+    let failed = unsafe { libc::syscall(libc::SYS_mlock2, base.as_ptr(), bytes, MLOCK_ONFAULT) };
+    answer(failed as libc::c_int)
+}
+
+fn answer(failed: libc::c_int) -> io::Result<()> {
+    if failed == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Faults in `bytes` from `base` on, for writing. Best effort: older kernels touch the pages on first use.

@@ -19,6 +19,7 @@ use crate::handover;
 use crate::header::{Header, Mode};
 use crate::limits::{HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_ENTRY_BYTES};
 use crate::map;
+use crate::memory::Wishes;
 use crate::ring::Ring;
 use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
 use crate::sync::{Ordering, Word};
@@ -41,6 +42,7 @@ pub(crate) struct Region {
     hint: Word,
     /// Views of the live pages that are open: nothing is freed under them.
     pins: Word,
+    wishes: Wishes,
 }
 
 // SAFETY: the mapping lives as long as the process and is only accessed through atomics or by a lane's one writer.
@@ -102,19 +104,26 @@ impl Region {
     ///
     /// # Errors
     /// What the system said: no space, no permission, a limit on file size or address space.
-    pub(crate) fn create(file: File, path: PathBuf, mut header: Header) -> io::Result<Self> {
+    pub(crate) fn create(
+        file: File,
+        path: PathBuf,
+        mut header: Header,
+        wishes: Wishes,
+    ) -> io::Result<Self> {
         let segments = header.segment_count as usize;
         header.lane_table_offset = HEADER_BYTES as u64;
         header.segment_table_offset =
             header.lane_table_offset + (header.lane_count as usize * LANE_BYTES) as u64;
         header.segments_offset = (header.segment_table_offset
             + (segments * SEGMENT_ENTRY_BYTES) as u64)
-            .next_multiple_of(4096);
+            .next_multiple_of(wishes.segments_align());
         header.region_bytes = header.segments_offset + (segments * SEGMENT_BYTES) as u64;
         within_file_limit(header.region_bytes)?;
         file.set_len(header.region_bytes)?;
         reserve(&file, 0, header.segments_offset)?;
-        let base = map::map_shared(&file, header.region_bytes as usize)?;
+        let (bytes, align) = (header.region_bytes, wishes.segments_align());
+        let base = map::map_shared(&file, bytes as usize, align as usize)?;
+        wishes.mapped(&file, base, bytes as usize, header.segments_offset as usize);
         // Faulted in now: a store in a callback should meet no fault. A kernel that can't do it faults later.
         let _ = map::populate(base, header.segments_offset as usize);
         let bytes = header.encode();
@@ -133,12 +142,21 @@ impl Region {
             free: Word::new(0),
             hint: Word::new(0),
             pins: Word::new(0),
+            wishes,
             header,
         })
     }
 
+    pub(crate) fn wishes(&self) -> &Wishes {
+        &self.wishes
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     #[cfg(test)]
@@ -259,10 +277,12 @@ impl Region {
         }
         let offset = self.header.segments_offset + backed * SEGMENT_BYTES as u64;
         let bytes = count * SEGMENT_BYTES as u64;
-        reserve(&self.file, offset, bytes)?;
         // SAFETY: offset + bytes lies within the mapping: backed + count <= segment_count.
         let start = unsafe { self.base.add(offset as usize) };
+        self.wishes.before_reserve(start, bytes);
+        reserve(&self.file, offset, bytes)?;
         let _ = map::populate(start, bytes as usize);
+        self.wishes.backed(start, bytes);
         for segment in backed..backed + count {
             self.free_bits().give(segment as u32);
         }

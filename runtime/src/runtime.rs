@@ -14,12 +14,13 @@ use crate::header::{HEARTBEAT_OFFSET, Header, PHASE_OFFSET, Phase, VERSION};
 use crate::identity::{Identity, thread_id};
 use crate::lane::{Fast, Lane, Laneless, laneless};
 use crate::limits::{AHEAD_BYTES, BACK_STEP_BYTES, SEGMENT_BYTES};
+use crate::memory::{self, Memory, MemoryKind, Wishes};
 use crate::record::Kind;
 use crate::region::{self, Region};
 use crate::release::Released;
 use crate::retired::RetiredSet;
 use crate::session::Accounting;
-use crate::settings::{ClockSource, Settings};
+use crate::settings::{Backing, ClockSource, Settings};
 use crate::snapshot;
 use crate::status::Status;
 use crate::sync::Ordering;
@@ -131,6 +132,7 @@ impl Runtime {
         }
         let identity = Identity::read();
         let (path, made_dir) = match &settings.out {
+            _ if settings.backing == Backing::Memfd => (PathBuf::from("a memfd"), None),
             Some(path) => (path.clone(), None),
             None => {
                 let dir = settings.dir.clone();
@@ -147,10 +149,14 @@ impl Runtime {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
             made.map_err(|error| failed("making the folder", dir, error))?;
         }
-        let (file, path) = region::create_file(&path, identity.pid)
-            .map_err(|error| failed("making the region", &path, error))?;
+        let made = match settings.backing {
+            Backing::Dir => region::create_file(&path, identity.pid),
+            Backing::Memfd => memory::memfd(identity.pid),
+        };
+        let (file, path) = made.map_err(|error| failed("making the region", &path, error))?;
+        let wishes = Wishes::new(&settings, &file);
         let header = header(&settings, vendor, &identity);
-        let made = Region::create(file, path.clone(), header).and_then(|region| {
+        let made = Region::create(file, path.clone(), header, wishes).and_then(|region| {
             let first = if settings.prefault {
                 settings.budget_bytes
             } else {
@@ -163,7 +169,7 @@ impl Runtime {
         let region = match made {
             Ok(region) => &*Box::leak(Box::new(region)),
             Err(error) => {
-                let _ = std::fs::remove_file(&path);
+                remove_file(&settings, &path);
                 return Err(failed("reserving the region", &path, error));
             }
         };
@@ -199,6 +205,12 @@ impl Runtime {
         // ORD(armed): Release for form; see `Control::barrier`.
         control.armed.store(barrier as u64, Ordering::Release);
         runtime.announce_anchor();
+        let wishes = region.wishes();
+        wishes.hand_over(region.file(), &runtime.settings, identity.pid);
+        let memory = runtime.memory();
+        if runtime.settings.wishes_for_memory() || memory.kind == MemoryKind::DiskFile {
+            runtime.metadata(b"strandline.memory", memory.to_string().as_bytes());
+        }
         Ok(runtime)
     }
 
@@ -237,6 +249,11 @@ impl Runtime {
     /// How appends and stops order themselves.
     pub fn barrier(&self) -> Barrier {
         self.barrier
+    }
+
+    /// What the region's memory is, and what was got of what was asked for.
+    pub fn memory(&self) -> Memory {
+        self.region.wishes().memory()
     }
 
     /// True when a step of the backing failed: the region will not grow any more.
@@ -484,11 +501,32 @@ impl Runtime {
         }
     }
 
+    /// Writes the file that was asked for, where a memfd holds the region and no recorder keeps it: a snapshot, with the
+    /// name that it got. At a clean exit, before [`Runtime::discard_unasked_file`].
+    ///
+    /// # Errors
+    /// As [`Runtime::snapshot`]; the recording is then lost with the process.
+    pub fn write_asked_file(&self) -> std::io::Result<Option<PathBuf>> {
+        match &self.settings.out {
+            Some(out) if self.settings.backing == Backing::Memfd && !self.memory().is_kept => {
+                self.snapshot(out).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Removes the region's file name when nobody asked for the file. At a clean exit.
     pub fn discard_unasked_file(&self) {
         if self.settings.out.is_none() && self.control.barrier().is_some() {
-            let _ = std::fs::remove_file(self.region.path());
+            remove_file(&self.settings, self.region.path());
         }
+    }
+}
+
+/// Removes a region's name, if it has one.
+fn remove_file(settings: &Settings, path: &Path) {
+    if settings.backing == Backing::Dir {
+        let _ = std::fs::remove_file(path);
     }
 }
 

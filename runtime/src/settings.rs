@@ -31,6 +31,17 @@ pub enum ClockSource {
     MonotonicRaw,
 }
 
+/// What holds the live region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backing {
+    /// A file: `out`, or one in `dir`.
+    #[default]
+    Dir,
+    /// A memfd: a file without a name, which no other process can cut. It dies with the last process that has it open;
+    /// `out` is written at a clean exit, or by the recorder.
+    Memfd,
+}
+
 /// Where the runtime may talk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Log {
@@ -57,6 +68,14 @@ pub struct Settings {
     /// Back the whole budget at start, not in steps ahead of demand: for programs that make records faster than memory
     /// can be faulted in (about 2 GB/s).
     pub prefault: bool,
+    /// Ask for huge pages. Best effort; `Runtime::memory` says what was got.
+    pub huge_pages: bool,
+    /// Lock the region in memory, so that it is never swapped out. Best effort, likewise.
+    pub lock: bool,
+    /// What holds the live region.
+    pub backing: Backing,
+    /// The recorder's socket: a memfd's descriptor is handed to it, so that the region outlives this process.
+    pub keeper: Option<PathBuf>,
     /// Lanes.
     pub lane_count: usize,
     /// What host times are taken by. Counts when the process's first runtime is made.
@@ -164,10 +183,22 @@ impl Settings {
                 }
             },
         };
-        let prefault = match text("STRANDLINE_PREFAULT").as_deref() {
-            None | Some("off") => false,
-            Some("on") => true,
-            Some(value) => return bad("STRANDLINE_PREFAULT", value.to_owned(), "on or off"),
+        let switch = |name: &'static str| match text(name).as_deref() {
+            None | Some("off") => Ok(false),
+            Some("on") => Ok(true),
+            Some(value) => Err(SettingError {
+                name,
+                value: value.to_owned(),
+                expected: "on or off",
+            }),
+        };
+        let prefault = switch("STRANDLINE_PREFAULT")?;
+        let huge_pages = switch("STRANDLINE_HUGE_PAGES")?;
+        let lock = switch("STRANDLINE_LOCK")?;
+        let backing = match text("STRANDLINE_BACKING").as_deref() {
+            None | Some("dir") => Backing::Dir,
+            Some("memfd") => Backing::Memfd,
+            Some(value) => return bad("STRANDLINE_BACKING", value.to_owned(), "dir or memfd"),
         };
         let lane_count = match text("STRANDLINE_LANES") {
             None => LANE_COUNT_DEFAULT,
@@ -227,6 +258,10 @@ impl Settings {
             mode,
             budget_bytes: budget_bytes / SEGMENT_BYTES as u64 * SEGMENT_BYTES as u64,
             prefault,
+            huge_pages,
+            lock,
+            backing,
+            keeper: set("STRANDLINE_KEEPER"),
             lane_count,
             clock,
             stop_timeout_ns,
@@ -234,6 +269,13 @@ impl Settings {
             log,
             rank,
         })
+    }
+}
+
+impl Settings {
+    /// True when more is asked of the region's memory than to be there.
+    pub(crate) fn wishes_for_memory(&self) -> bool {
+        self.huge_pages || self.lock || self.backing != Backing::Dir
     }
 }
 
@@ -298,6 +340,10 @@ mod tests {
             ("STRANDLINE_STOP_TIMEOUT_MS", "-1"),
             ("STRANDLINE_RANK", "x"),
             ("STRANDLINE_CLOCK", "tsc"),
+            ("STRANDLINE_PREFAULT", "yes"),
+            ("STRANDLINE_HUGE_PAGES", "1"),
+            ("STRANDLINE_LOCK", "true"),
+            ("STRANDLINE_BACKING", "disk"),
         ] {
             let error = settings(&[(name, value)]).unwrap_err();
             assert_eq!((error.name, error.value.as_str()), (name, value));

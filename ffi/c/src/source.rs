@@ -175,8 +175,9 @@ pub extern "C" fn strandline_shutdown() -> i32 {
             return Err(Status::Finalizing);
         }
         runtime.finalize();
+        let written = runtime.write_asked_file();
         runtime.discard_unasked_file();
-        Ok(())
+        written.map(|_| ()).map_err(|_| Status::Output)
     })
 }
 

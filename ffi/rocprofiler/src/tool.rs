@@ -219,6 +219,9 @@ unsafe extern "C" fn finalize(_: *mut c_void) {
         };
         window::tell(runtime);
         runtime.finalize();
+        if let Err(error) = runtime.write_asked_file() {
+            log::line(&format!("the recording can't be written: {error}"));
+        }
         runtime.discard_unasked_file();
     }));
 }
@@ -291,6 +294,12 @@ fn set_up() -> Result<(), (Status, String)> {
     runtime.set_phase(Phase::Running);
     STATUS.store(Status::Ok as i32, Ordering::Relaxed);
     log::line(&format!("tracing into {}", runtime.path().display()));
+    if runtime.memory().is_less_than_wished() {
+        log::line(&format!(
+            "its memory is less than wished for: {}",
+            runtime.memory()
+        ));
+    }
     if plan.settings.start == Start::Load {
         window::open(runtime).map_err(|status| (status, "opening the first session".to_owned()))?;
     }

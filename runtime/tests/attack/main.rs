@@ -65,6 +65,18 @@ fn main() -> std::process::ExitCode {
                 space::a_full_file_system_is_a_count,
             ),
             (
+                "space::a_memfd_can_be_read_and_not_cut",
+                space::a_memfd_can_be_read_and_not_cut,
+            ),
+            (
+                "space::huge_pages_are_best_effort",
+                space::huge_pages_are_best_effort,
+            ),
+            (
+                "space::locked_memory_is_best_effort",
+                space::locked_memory_is_best_effort,
+            ),
+            (
                 "space::limits_and_permissions_are_a_status",
                 space::limits_and_permissions_are_a_status,
             ),
@@ -94,7 +106,10 @@ fn main() -> std::process::ExitCode {
             ("gone", space::gone_body),
             ("jump", signals::jump_body),
             ("jumps between segments", signals::jumps_between_body),
+            ("huge", space::huge_body),
             ("kill", kill::body),
+            ("lock", space::lock_body),
+            ("memfd", space::memfd_body),
             ("many threads", threads::many_body),
             ("refused", space::refused_body),
             ("released", modes::released_body),

@@ -19,7 +19,7 @@ use crate::record::Plan;
 use crate::{input, place, summary};
 
 /// Variables that would change what the demo records.
-const NOT_INHERITED: [&str; 7] = [
+const NOT_INHERITED: [&str; 8] = [
     "STRANDLINE_START",
     "STRANDLINE_MODE",
     "STRANDLINE_BUDGET",
@@ -27,6 +27,7 @@ const NOT_INHERITED: [&str; 7] = [
     "STRANDLINE_KINDS",
     "STRANDLINE_EXCLUDE_API",
     "STRANDLINE_STOP_TIMEOUT_MS",
+    "STRANDLINE_BACKING",
 ];
 
 /// Runs the command.
@@ -51,6 +52,7 @@ pub(crate) fn run(args: &args::Demo) -> Result<u8, Failure> {
     let plan = Plan {
         sim: Some(place::sim_folder()?),
         settings: Vec::new(),
+        memfd: false,
         target,
         force: true,
         program: [executable.into_os_string(), "sim".into(), "graph".into()].to_vec(),

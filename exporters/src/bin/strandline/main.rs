@@ -12,6 +12,7 @@ mod dump;
 mod export;
 mod failure;
 mod input;
+mod keeper;
 mod names;
 mod place;
 mod process;

@@ -12,13 +12,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use strandline::settings::Settings;
+use strandline::settings::{Backing, Settings};
 
 use crate::args;
 use crate::child::{self, Ended};
 use crate::counts::Counts;
 use crate::export::Target;
 use crate::failure::{Failure, advice, code, guard, reason, say};
+use crate::keeper::{Keeper, Kept};
 use crate::region_folder::Private;
 use crate::summary::printable;
 use crate::{input, place, process};
@@ -33,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) sim: Option<PathBuf>,
     /// Variables for the tool library besides the region's place.
     pub(crate) settings: Vec<(&'static str, OsString)>,
+    /// Regions have no name, and are sent to us.
+    pub(crate) memfd: bool,
     /// Where the trace goes.
     pub(crate) target: Target,
     /// Replace it.
@@ -80,10 +83,11 @@ fn plan(args: &args::Record) -> Result<Plan, Failure> {
             settings.push((name, value.into()));
         }
     }
-    check_settings(&settings)?;
+    let checked = check_settings(&settings)?;
     Ok(Plan {
         sim: args.sim.then(place::sim_folder).transpose()?,
         settings,
+        memfd: checked.backing == Backing::Memfd,
         target,
         force: args.force,
         program: args.program.clone(),
@@ -91,18 +95,17 @@ fn plan(args: &args::Record) -> Result<Plan, Failure> {
 }
 
 /// Checks what the tool library will read: it would stay off with a bad value, and say so to nobody.
-fn check_settings(settings: &[(&str, OsString)]) -> Result<(), Failure> {
+fn check_settings(settings: &[(&str, OsString)]) -> Result<Settings, Failure> {
     let lookup = |name: &str| match settings.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => Some(value.clone()),
         None => env::var_os(name),
     };
-    match Settings::from_lookup(lookup) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::new(format!(
+    Settings::from_lookup(lookup).map_err(|error| {
+        Failure::new(format!(
             "setting up the recording: {}={:?}: expected {}; correct it or unset it",
             error.name, error.value, error.expected
-        ))),
-    }
+        ))
+    })
 }
 
 impl Plan {
@@ -117,11 +120,14 @@ impl Plan {
         let mut command = Command::new(&self.program[0]);
         command.args(&self.program[1..]);
         let ready = self.set_environment(&mut command, &tool, &folder);
-        let started = ready.map_err(recording).and_then(|()| {
+        let ready = ready.and_then(|()| self.keep(&mut command, &folder));
+        let started = ready.map_err(recording).and_then(|keeper| {
             adjust(&mut command);
-            child::run(&mut command).map_err(|error| not_started(&self.program[0], &error))
+            let ended =
+                child::run(&mut command).map_err(|error| not_started(&self.program[0], &error))?;
+            Ok((ended, keeper))
         });
-        let (_, ended) = started.inspect_err(|_| folder.remove_if_empty())?;
+        let ((_, ended), keeper) = started.inspect_err(|_| folder.remove_if_empty())?;
         let mut recorded = Recorded {
             ended,
             written: 0,
@@ -131,7 +137,8 @@ impl Plan {
             say(format_args!("the program was killed by signal {signal}"));
         }
         repeat_log(&folder.log());
-        self.collect(&folder, &mut recorded);
+        let kept = keeper.as_ref().map(Keeper::take).unwrap_or_default();
+        self.collect(&folder, kept, &mut recorded);
         folder.remove_if_empty();
         Ok(recorded)
     }
@@ -174,10 +181,31 @@ impl Plan {
         Ok(())
     }
 
-    /// Writes every region of the private folder to its place.
-    fn collect(&self, folder: &Private, recorded: &mut Recorded) {
-        let regions = match folder.regions() {
-            Ok(regions) => regions,
+    /// Listens for regions that have no name, if the program is to have such.
+    fn keep(&self, command: &mut Command, folder: &Private) -> Result<Option<Keeper>, Failure> {
+        if !self.memfd {
+            return Ok(None);
+        }
+        let path = folder.keeper();
+        let keeper = Keeper::new(&path).map_err(|error| {
+            Failure::new(format!(
+                "making the socket {} for regions in a memfd: {}{}; STRANDLINE_DIR names another folder",
+                path.display(),
+                reason(&error),
+                advice(&error)
+            ))
+        })?;
+        command.env("STRANDLINE_KEEPER", path);
+        Ok(Some(keeper))
+    }
+
+    /// Writes every region of the private folder, and every one that was sent to us, to its place.
+    fn collect(&self, folder: &Private, kept: Vec<Kept>, recorded: &mut Recorded) {
+        let mut regions: Vec<(Option<String>, PathBuf, Option<Kept>)> = match folder.regions() {
+            Ok(regions) => {
+                let named = regions.into_iter();
+                named.map(|(which, path)| (which, path, None)).collect()
+            }
             Err(error) => {
                 say(format_args!(
                     "looking for the recorded regions: {}{}",
@@ -188,20 +216,45 @@ impl Plan {
                 return;
             }
         };
+        for kept in kept {
+            // The first process has the exact name; a process that replaces itself by another program is two.
+            let mut which = (!regions.is_empty()).then(|| kept.process.to_string());
+            let taken = |which: &Option<String>| regions.iter().any(|region| region.0 == *which);
+            let mut number = 1;
+            while taken(&which) {
+                which = Some(format!("{}.{number}", kept.process));
+                number += 1;
+            }
+            regions.push((which, kept.path(), Some(kept)));
+        }
         if regions.is_empty() {
             say(self.nothing_recorded());
         }
-        for (which, region) in regions {
+        for (which, mut region, kept) in regions {
             let target = match &which {
                 None => self.target.clone(),
                 Some(which) => self.target.further(which),
             };
             // A bug in reading or exporting must not hide the program's code.
-            match guard("writing the recording", || self.write(&region, &target)) {
+            match guard("writing the recording", || {
+                self.write(&region, &target, kept.is_some())
+            }) {
                 Ok(()) => recorded.written += 1,
                 Err(failure) => {
                     recorded.failed = true;
                     say(failure.text);
+                    if let Some(kept) = kept {
+                        region = folder.named(which.as_deref());
+                        if let Err(error) = kept.copy(&region) {
+                            say(format_args!(
+                                "the recording is lost: copying it to {}: {}{}",
+                                region.display(),
+                                reason(&error),
+                                advice(&error)
+                            ));
+                            continue;
+                        }
+                    }
                     say(format_args!(
                         "the recording is kept in {r}; write it with `strandline export {r} -o OUT`",
                         r = region.display()
@@ -211,7 +264,7 @@ impl Plan {
         }
     }
 
-    fn write(&self, region: &Path, target: &Target) -> Result<(), Failure> {
+    fn write(&self, region: &Path, target: &Target, kept: bool) -> Result<(), Failure> {
         let trace = input::open(region)?;
         let alive = process::is_alive(trace.header());
         let counts = Counts::of(&trace);
@@ -235,10 +288,22 @@ impl Plan {
         say(counts.verdict_line());
         if alive {
             say(format_args!(
-                "process {} still runs and records: what it has recorded since is in {}",
+                "process {} still runs and records: what it has recorded since is {} {}",
                 header.pid,
-                region.display()
+                if kept {
+                    "in a memfd, while it runs: see /proc/PID/fd of process"
+                } else {
+                    "in"
+                },
+                if kept {
+                    header.pid.to_string()
+                } else {
+                    region.display().to_string()
+                },
             ));
+            return Ok(());
+        }
+        if kept {
             return Ok(());
         }
         fs::remove_file(region).map_err(|error| Failure::io("removing", region, &error))

@@ -72,6 +72,19 @@ impl Private {
         self.path.join("live.slt")
     }
 
+    /// The socket at which regions without a name are kept.
+    pub(crate) fn keeper(&self) -> PathBuf {
+        self.path.join("keeper")
+    }
+
+    /// A name for a region that had none.
+    pub(crate) fn named(&self, which: Option<&str>) -> PathBuf {
+        match which {
+            None => self.region(),
+            Some(which) => self.path.join(format!("live.{which}.slt")),
+        }
+    }
+
     /// The tool library's log.
     pub(crate) fn log(&self) -> PathBuf {
         self.path.join("log")
@@ -101,6 +114,7 @@ impl Private {
     /// Removes the folder if nothing is left in it.
     pub(crate) fn remove_if_empty(&self) {
         let _ = fs::remove_file(self.log());
+        let _ = fs::remove_file(self.keeper());
         let _ = fs::remove_dir(&self.path);
     }
 }
