@@ -71,6 +71,10 @@ fn session(out: &mut Vec<u8>, report: &SessionReport) {
     number(out, "high_watermark", report.high_watermark);
     number(out, "late", report.late);
     losses(out, "lost", &report.lost);
+    if report.first_loss_ns != 0 {
+        number(out, "first_loss_ns", report.first_loss_ns);
+        number(out, "last_loss_ns", report.last_loss_ns);
+    }
     object(out, "flagged", |out| {
         let flagged = &report.flagged;
         number(out, "outside_window", flagged.outside_window);

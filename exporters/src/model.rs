@@ -861,7 +861,14 @@ impl<'a> Process<'a> {
                 let count = report.lost.get(reason);
                 if count > 0 {
                     let text = format!("lost: {count} records, {}", reason.name());
-                    note(end, None, count, text);
+                    // Lanes know when they had no room; the other losses show where the session was accounted for.
+                    let of_lanes = matches!(reason, LossReason::NoSegment | LossReason::StickyFull);
+                    if of_lanes && report.first_loss_ns != 0 {
+                        let until = report.last_loss_ns.max(report.first_loss_ns);
+                        note(report.first_loss_ns, Some(until), count, text);
+                    } else {
+                        note(end, None, count, text);
+                    }
                 }
             }
             if report.late > 0 {

@@ -1985,6 +1985,10 @@ fn attributes(out: &mut Vec<u8>, process: &Process<'_>) {
         number("low_watermark", report.low_watermark);
         number("high_watermark", report.high_watermark);
         number("late", report.late);
+        if report.first_loss_ns != 0 {
+            number("first_loss_ns", process.out_ns(report.first_loss_ns));
+            number("last_loss_ns", process.out_ns(report.last_loss_ns));
+        }
         for reason in strandline::loss::LossReason::ALL {
             number(&format!("lost.{}", reason.name()), report.lost.get(reason));
         }

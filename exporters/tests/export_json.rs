@@ -936,6 +936,8 @@ fn lossy() -> Trace {
         high_watermark: 3,
         late: 4,
         lost,
+        first_loss_ns: 3_500,
+        last_loss_ns: 4_500,
         ..SessionEnd::default()
     });
     region.trace()
@@ -988,6 +990,10 @@ fn case_b39_losses_are_in_the_file_and_visible_on_the_timeline() {
     assert_eq!(session["lost"]["no_segment"], 500);
     assert_eq!(session["lost"]["sdk_dropped"], 7);
     assert_eq!(
+        (&session["first_loss_ns"], &session["last_loss_ns"]),
+        (&json!(3_500), &json!(4_500))
+    );
+    assert_eq!(
         session["dispatches"],
         json!({"issued": 3, "recorded": 1, "retired_without_record": 1, "missing": 1})
     );
@@ -1002,8 +1008,16 @@ fn case_b39_losses_are_in_the_file_and_visible_on_the_timeline() {
         })
         .collect();
     assert!(
-        notes.contains(&("session 1: lost: 500 records, no_segment", 6_000, 500)),
+        notes.contains(&("session 1: lost: 500 records, no_segment", 3_500, 500)),
         "{notes:?}"
+    );
+    let interval = of(&value, "strandline")
+        .into_iter()
+        .find(|note| note["name"] == "session 1: lost: 500 records, no_segment")
+        .unwrap();
+    assert_eq!(
+        (&interval["ph"], ns(&interval["dur"])),
+        (&json!("X"), 1_000)
     );
     assert!(notes.contains(&("session 1: lost: 7 records, sdk_dropped", 6_000, 7)));
     // Certainty ends at the first call above the low watermark.

@@ -761,6 +761,8 @@ fn case_b39_losses_are_counted_where_the_importer_counts_its_own() {
         returned_ns: 6_000,
         low_watermark: 1,
         lost,
+        first_loss_ns: 3_500,
+        last_loss_ns: 4_500,
         ..SessionEnd::default()
     });
     let (trace, _) = perfetto(&[region.trace()]);
@@ -785,6 +787,7 @@ fn case_b39_losses_are_counted_where_the_importer_counts_its_own() {
     assert!(quality.iter().any(
         |slice| slice.name == "session 1: lost: 500 records, no_segment"
             && slice.annotations["count"] == "500"
+            && (slice.start, slice.end) == (3_500 + BOOT_NS, Some(4_500 + BOOT_NS))
     ));
     let attribute = |name: &str| {
         let found: Vec<&String> = trace
@@ -799,6 +802,14 @@ fn case_b39_losses_are_counted_where_the_importer_counts_its_own() {
     assert_eq!(attribute("session1.verdict"), "incomplete");
     assert_eq!(attribute("session1.dispatches.missing"), "2");
     assert_eq!(attribute("session1.lost.no_segment"), "500");
+    assert_eq!(
+        attribute("session1.first_loss_ns"),
+        (3_500 + BOOT_NS).to_string()
+    );
+    assert_eq!(
+        attribute("session1.last_loss_ns"),
+        (4_500 + BOOT_NS).to_string()
+    );
 }
 
 #[test]

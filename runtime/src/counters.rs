@@ -45,6 +45,10 @@ pub enum Counter {
     SampledAppends = 14,
     /// First of the losses, by reason.
     Lost = 16,
+    /// Host ticks at the first loss that the lane saw; 0 = none.
+    FirstLossTicks = 24,
+    /// Host ticks at the last of them.
+    LastLossTicks = 25,
 }
 
 /// One block, read.
@@ -75,9 +79,12 @@ impl Block {
             *sum = if index == Counter::Session as usize
                 || index == Counter::HighId as usize
                 || index == Counter::LastArrivalTicks as usize
+                || index == Counter::LastLossTicks as usize
             {
                 (*sum).max(word)
-            } else if index == Counter::LostIssueId as usize {
+            } else if index == Counter::LostIssueId as usize
+                || index == Counter::FirstLossTicks as usize
+            {
                 match (*sum, word) {
                     (0, other) | (other, 0) => other,
                     (one, other) => one.min(other),
@@ -89,4 +96,33 @@ impl Block {
     }
 }
 
-const _: () = assert!(Counter::Lost as usize + Losses::COUNT <= crate::limits::SESSION_SLOT_WORDS);
+const _: () = assert!(Counter::Lost as usize + Losses::COUNT <= Counter::FirstLossTicks as usize);
+const _: () = assert!((Counter::LastLossTicks as usize) < crate::limits::SESSION_SLOT_WORDS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_b39_the_first_and_last_loss_of_all_lanes_are_kept() {
+        let block = |first, last| {
+            let mut block = Block::default();
+            block.words[Counter::FirstLossTicks as usize] = first;
+            block.words[Counter::LastLossTicks as usize] = last;
+            block
+        };
+        let mut sum = Block::default();
+        // A lane without a loss says 0.
+        for one in [
+            block(0, 0),
+            block(70, 90),
+            block(50, 60),
+            block(0, 0),
+            block(80, 95),
+        ] {
+            sum.add(&one);
+        }
+        assert_eq!(sum.get(Counter::FirstLossTicks), 50);
+        assert_eq!(sum.get(Counter::LastLossTicks), 95);
+    }
+}

@@ -407,6 +407,13 @@ impl Inside<'_> {
     fn count_loss(&self, session: u32, reason: LossReason) {
         let block = self.block(session);
         self.bump(block, Counter::Lost as usize + reason as usize, 1);
+        let now = clock::ticks();
+        // Relaxed, as for all of a lane's counters: only this thread writes them.
+        let first = &block[Counter::FirstLossTicks as usize];
+        if first.load(Ordering::Relaxed) == 0 {
+            first.store(now, Ordering::Relaxed);
+        }
+        self.raise(block, Counter::LastLossTicks, now);
     }
 
     /// Thread id of the owner in the high half.

@@ -51,6 +51,10 @@ pub struct SessionReport {
     pub late: u64,
     /// Losses by reason.
     pub lost: Losses,
+    /// See [`SessionEnd::first_loss_ns`].
+    pub first_loss_ns: u64,
+    /// See [`SessionEnd::last_loss_ns`].
+    pub last_loss_ns: u64,
     /// Odd records.
     pub flagged: Flagged,
     /// When it was opened, vendor ns.
@@ -258,6 +262,8 @@ fn take_end(report: &mut SessionReport, end: &SessionEnd) {
     report.high_watermark = end.high_watermark;
     report.late = end.late;
     report.lost = end.lost;
+    report.first_loss_ns = end.first_loss_ns;
+    report.last_loss_ns = end.last_loss_ns;
     report.begin_ns = end.begin_ns;
     report.requested_ns = end.requested_ns;
     report.last_arrival_ns = end.last_arrival_ns;
@@ -279,6 +285,15 @@ fn take_counters(report: &mut SessionReport, trace: &Trace, unfinished: bool) {
     for (known, newer) in report.lost.0.iter_mut().zip(lost.0) {
         *known = (*known).max(newer);
     }
+    // After the session was accounted for there may have been more: a late record without room.
+    let when = |counter| match block.get(counter) {
+        0 => 0,
+        ticks => trace.clock().vendor_ns(ticks).max(report.begin_ns),
+    };
+    if report.first_loss_ns == 0 {
+        report.first_loss_ns = when(Counter::FirstLossTicks);
+    }
+    report.last_loss_ns = report.last_loss_ns.max(when(Counter::LastLossTicks));
     if unfinished {
         report.dispatches.issued = block.get(Counter::DispatchIssued);
         report.copies.issued = block.get(Counter::CopyIssued);

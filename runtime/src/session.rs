@@ -516,8 +516,12 @@ impl Runtime {
             _ => Proof::Pairs,
         };
         let high_watermark = sum.get(Counter::HighId);
-        let last_ticks = sum.get(Counter::LastArrivalTicks);
         let anchor = clock::tick_anchor();
+        // 0 stays 0: it never happened.
+        let when = |counter| match sum.get(counter) {
+            0 => 0,
+            ticks => arrival_ns(ticks, anchor, pending),
+        };
         let end = SessionEnd {
             session: session.into(),
             verdict,
@@ -534,12 +538,10 @@ impl Runtime {
             high_watermark,
             late: sum.get(Counter::Late),
             lost,
+            first_loss_ns: when(Counter::FirstLossTicks),
+            last_loss_ns: when(Counter::LastLossTicks),
             requested_ns: pending.requested_ns,
-            last_arrival_ns: if last_ticks == 0 {
-                0
-            } else {
-                arrival_ns(last_ticks, anchor, pending)
-            },
+            last_arrival_ns: when(Counter::LastArrivalTicks),
             returned_ns: anchor.vendor_ns,
             begin_ns: pending.begin_ns,
             waited_ns: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),
@@ -603,7 +605,7 @@ impl Accounting {
     }
 }
 
-/// The vendor time of an arrival, from its ticks: backwards from now, at the nominal rate, never before the session.
+/// The vendor time of an arrival or a loss, from its ticks: backwards from now, at the nominal rate, never before the session.
 fn arrival_ns(ticks: u64, now: crate::anchors::TickAnchor, pending: &Pending) -> u64 {
     let ago = u128::from(now.ticks.saturating_sub(ticks)) * 1_000_000_000
         / u128::from(clock::ticks_per_second());

@@ -123,6 +123,11 @@ pub struct SessionEnd {
     pub late: u64,
     /// Records that are not in the trace, by reason.
     pub lost: Losses,
+    /// When a lane first had no room for a record or a fact, vendor ns; 0 = never. Losses of threads without a lane and of
+    /// the SDK have no time.
+    pub first_loss_ns: u64,
+    /// When one last had none, vendor ns.
+    pub last_loss_ns: u64,
     /// When the stop was asked for, vendor ns.
     pub requested_ns: u64,
     /// When the last completion arrived, vendor ns; 0 when none did.
@@ -166,6 +171,8 @@ impl SessionEnd {
             self.begin_ns,
             self.waited_ns,
             u64::from(self.retirement_off),
+            self.first_loss_ns,
+            self.last_loss_ns,
         ];
         words[1..=head.len()].copy_from_slice(&head);
         words[32..32 + Losses::COUNT].copy_from_slice(&self.lost.0);
@@ -201,6 +208,8 @@ impl SessionEnd {
             begin_ns: word(18),
             waited_ns: word(19),
             retirement_off: word(20) != 0,
+            first_loss_ns: word(21),
+            last_loss_ns: word(22),
             lost,
         }
     }
@@ -238,6 +247,8 @@ mod tests {
             begin_ns: 19,
             waited_ns: 20,
             retirement_off: true,
+            first_loss_ns: 21,
+            last_loss_ns: 22,
         };
         let words = end.encode();
         assert_eq!(SessionEnd::decode(&Record::parse(&words).unwrap()), end);

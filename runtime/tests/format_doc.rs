@@ -237,6 +237,8 @@ fn enumerations_are_the_crate_s() {
         SampledTicks,
         SampledAppends,
         Lost,
+        FirstLossTicks,
+        LastLossTicks,
     ];
     let mut rows = table("### Counters", 0);
     rows.retain(|row| row[1] != "reserved");
@@ -430,6 +432,8 @@ fn numbered_end() -> SessionEnd {
         begin_ns: 18,
         waited_ns: 19,
         retirement_off: true,
+        first_loss_ns: 21,
+        last_loss_ns: 22,
         lost: loss::Losses([32, 33, 34, 35, 36, 37]),
     }
 }
@@ -455,7 +459,7 @@ fn the_words_of_a_session_end_are_those_on_the_page() {
             checked += 1;
         }
     }
-    assert_eq!(checked, 20 + loss::Losses::COUNT);
+    assert_eq!(checked, 22 + loss::Losses::COUNT);
 }
 
 /// What the Python reader prints for a file, or `None` where there is no Python.

@@ -350,6 +350,15 @@ fn a_full_region_counts_every_record_that_it_has_no_room_for() {
         2 * offered,
         "counts balance to the last record"
     );
+    // Losses began after the session did, when the region was full, and went on to the last record.
+    assert!(end.begin_ns < end.first_loss_ns, "{end:?}");
+    assert!(end.first_loss_ns < end.last_loss_ns, "{end:?}");
+    assert!(end.last_loss_ns <= end.returned_ns, "{end:?}");
+    let report = &crate::report::sessions(&trace)[0];
+    assert_eq!(
+        (report.first_loss_ns, report.last_loss_ns),
+        (end.first_loss_ns, end.last_loss_ns)
+    );
     assert_eq!(end.verdict, Verdict::Incomplete);
     assert_eq!(end.dispatches.issued, offered);
     let whole = trace
