@@ -888,6 +888,9 @@ typedef struct strandline_lost {
     uint64_t segments;
     /// Cells in them that were not read, at most 15 too many for each; a record is 1 to 16 cells.
     uint64_t cells;
+    /// Records of sessions in them that were not handed out, of all kinds: exactly so many, but for one for each thread that
+    /// ended or jumped out of the middle of an append.
+    uint64_t records;
 } strandline_lost;
 
 /// Subscribes to this process's facts and records of some kinds (a mask, 0 = all). Any number of subscribers, each at its own
@@ -937,7 +940,7 @@ STRANDLINE_LAYOUT(strandline_memory, 96, reserved, 92);
 STRANDLINE_LAYOUT(strandline_session, 208, returned_ns, 200);
 STRANDLINE_LAYOUT(strandline_trace_info, 120, damage_count, 116);
 STRANDLINE_LAYOUT(strandline_record, 232, reserved, 224);
-STRANDLINE_LAYOUT(strandline_lost, 24, cells, 16);
+STRANDLINE_LAYOUT(strandline_lost, 32, records, 24);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -43,6 +43,8 @@ pub enum Counter {
     SampledTicks = 13,
     /// See `SampledTicks`.
     SampledAppends = 14,
+    /// Issues of dispatches and copies whose record found no room.
+    IssueLost = 15,
     /// First of the losses, by reason.
     Lost = 16,
     /// Host ticks at the first loss that the lane saw; 0 = none.
@@ -56,6 +58,20 @@ pub enum Counter {
 pub struct Block {
     /// The raw words.
     pub words: [u64; crate::limits::SESSION_SLOT_WORDS],
+}
+
+/// Records that a lane stored for the sessions of some blocks, all kinds: a sum of `count(index)` over the counters.
+pub(crate) fn stored(count: impl Fn(Counter) -> u64) -> u64 {
+    let stored = [
+        Counter::DispatchIssued,
+        Counter::CopyIssued,
+        Counter::DispatchRecorded,
+        Counter::CopyRecorded,
+        Counter::ApiRecorded,
+        Counter::OtherRecorded,
+    ];
+    let sum: u64 = stored.into_iter().map(&count).sum();
+    sum.wrapping_sub(count(Counter::IssueLost))
 }
 
 impl Block {

@@ -481,6 +481,7 @@ impl Runtime {
         let words = issue_words(issue, session, stream, clock::ticks());
         if !inside.append(&words, session) {
             inside.lower_lost_id(block, issue.ids.correlation);
+            inside.bump(block, Counter::IssueLost as usize, 1);
         }
         inside.raise(block, Counter::HighId, issue.ids.correlation);
         inside.bump(block, Counter::DispatchIssued as usize, 1);
@@ -557,6 +558,7 @@ impl Runtime {
         ];
         if !inside.append(&words, session) {
             inside.lower_lost_id(block, copy.ids.correlation);
+            inside.bump(block, Counter::IssueLost as usize, 1);
         }
         inside.raise(block, Counter::HighId, copy.ids.correlation);
         inside.bump(block, Counter::CopyIssued as usize, 1);

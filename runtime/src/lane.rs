@@ -21,7 +21,7 @@ use std::cell::Cell;
 
 use crate::clock;
 use crate::control::{CONTROL, Control};
-use crate::counters::Counter;
+use crate::counters::{Counter, stored};
 use crate::gate::{self, Barrier};
 use crate::handover;
 use crate::header::Mode;
@@ -103,6 +103,8 @@ pub struct Lane {
     newest: Cell<u32>,
     /// Segments in the chain.
     chained: Cell<u32>,
+    /// Records that the lane had stored when its open segment of records was opened.
+    stored_before: Cell<u64>,
     range_depth: Cell<usize>,
     /// Stream of the call at each depth from 1 on, inherited from the one around it; 0 = unknown, as outside of all.
     streams: [Cell<u32>; INSIDE_DEPTH + 1],
@@ -186,6 +188,7 @@ impl Lane {
             oldest: Cell::new(u32::MAX),
             newest: Cell::new(u32::MAX),
             chained: Cell::new(0),
+            stored_before: Cell::new(0),
             range_depth: Cell::new(0),
             streams: [const { Cell::new(0) }; INSIDE_DEPTH + 1],
             owner: Word::new(0),
@@ -261,6 +264,7 @@ impl Lane {
                 if state.is_some_and(|state| {
                     (state.state, state.lane) == (SegmentState::Open, self.index)
                 }) {
+                    self.close_count(cursor);
                     self.region.seal(segment);
                 }
             }
@@ -731,6 +735,7 @@ impl Lane {
                 None => return false,
             },
         };
+        self.close_count(cursor);
         if cursor.segment.get() != u32::MAX {
             self.region.seal(cursor.segment.get());
         }
@@ -746,6 +751,27 @@ impl Lane {
             self.widen_sessions(self.session.get());
         }
         true
+    }
+
+    /// Notes how many records lie in the open segment, before it is sealed: what a subscriber loses with it. They are what
+    /// the lane's counters counted meanwhile; an append that was left in the middle may be counted or not.
+    fn close_count(&self, cursor: &Cursor) {
+        if cursor.kind != SegmentKind::Records {
+            return;
+        }
+        let stored = (0..=SESSION_SLOTS)
+            .map(|slot| {
+                let block = counters(self.header, slot);
+                // ORD(count): Relaxed. The lane's own stores.
+                stored(|counter| block[counter as usize].load(Ordering::Relaxed))
+            })
+            .fold(0, u64::wrapping_add);
+        let before = self.stored_before.replace(stored);
+        let segment = cursor.segment.get();
+        if segment != u32::MAX {
+            self.region
+                .close_count(segment, stored.wrapping_sub(before));
+        }
     }
 
     /// Flight mode: the lane has a segment to reuse, and what is left is for lanes that have none. Without this the lane

@@ -22,7 +22,7 @@ use crate::map;
 use crate::memory::Wishes;
 use crate::ring::Ring;
 use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
-use crate::sync::{Ordering, Word};
+use crate::sync::{Ordering, Word, fence};
 
 /// A region that this process writes to.
 #[derive(Debug)]
@@ -37,12 +37,34 @@ pub(crate) struct Region {
     ring_tail: Word,
     /// Of each segment, the next one of its lane; see `Lane`. Private, so that a reader needs not believe it.
     links: Vec<Word>,
+    /// Of each segment, the records that were stored in it; see [`Stored`]. Private: for subscribers.
+    stored: Vec<[Word; 2]>,
     free_words: Vec<Word>,
     free: Word,
     hint: Word,
     /// Views of the live pages that are open: nothing is freed under them.
     pins: Word,
     wishes: Wishes,
+}
+
+/// How many records were stored in a segment of records, as far as its lanes counted them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// The low half of the generation that this is about.
+    pub(crate) generation: u16,
+    /// In all generations before it, modulo 2^48.
+    pub(crate) before: u64,
+    /// In the generation that was sealed last.
+    pub(crate) sealed: u64,
+}
+
+impl Stored {
+    /// Bits of a count.
+    pub(crate) const BITS: u32 = 48;
+    /// A difference of two counts.
+    pub(crate) fn between(before: u64, after: u64) -> u64 {
+        after.wrapping_sub(before) & ((1 << Self::BITS) - 1)
+    }
 }
 
 // SAFETY: the mapping lives as long as the process and is only accessed through atomics or by a lane's one writer.
@@ -138,6 +160,9 @@ impl Region {
             ring_places: words(segments.next_power_of_two()),
             ring_tail: Word::new(0),
             links: words(segments),
+            stored: (0..segments)
+                .map(|_| [Word::new(0), Word::new(0)])
+                .collect(),
             free_words: words(segments.div_ceil(64)),
             free: Word::new(0),
             hint: Word::new(0),
@@ -357,6 +382,26 @@ impl Region {
         &self.links[segment as usize]
     }
 
+    /// Notes how many records lie in a segment. Its lane's owner, before it seals it.
+    pub(crate) fn close_count(&self, segment: u32, records: u64) {
+        // ORD(stored): Release. Pairs with the Acquire load in `stored`: who reads it also reads the generation before it.
+        self.stored[segment as usize][1].store(records, Ordering::Release);
+    }
+
+    /// What was counted for a segment, for whoever read its state word before. When the generation is still that of the state
+    /// word, `before` is right, and so is `sealed` if the state is.
+    pub(crate) fn stored(&self, segment: u32) -> Stored {
+        // ORD(stored): Acquire, the newer count first. Pairs with the Release store in `close_count` and the Release fence in
+        // `retire`: a count of a later generation comes with its generation.
+        let [sealed, before] =
+            [1, 0].map(|index| self.stored[segment as usize][index].load(Ordering::Acquire));
+        Stored {
+            generation: (before >> Stored::BITS) as u16,
+            before: Stored::between(0, before),
+            sealed,
+        }
+    }
+
     /// Seals a segment: nothing more is written to it. The owning lane only. In flight mode nobody is told: the lane may
     /// reuse it at once, and the ring holds a segment only once.
     pub(crate) fn seal(&self, segment: u32) {
@@ -394,6 +439,15 @@ impl Region {
         let entry = self.entry(segment, word::STATE);
         let old = StateWord::unpack(entry.load(Ordering::Relaxed));
         let generation = old.map_or(0, |old| old.generation).wrapping_add(1);
+        let stored = self.stored(segment);
+        let before = Stored::between(0, stored.before.wrapping_add(stored.sealed));
+        // ORD(stored): Relaxed, then a Release fence: whoever reads the new generation in the state word also reads what was
+        // stored before it. Pairs with the Acquire loads of the state word and in `stored`.
+        self.stored[segment as usize][0].store(
+            before | u64::from(generation as u16) << Stored::BITS,
+            Ordering::Relaxed,
+        );
+        fence(Ordering::Release);
         let state = StateWord {
             state: SegmentState::Free,
             kind: SegmentKind::Records,

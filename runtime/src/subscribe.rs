@@ -13,16 +13,20 @@
 //! - S4 Cells are copied before they are handed out, and the copy counts only if the segment was not reused meanwhile
 //!   (`handover::copy`).
 //!
+//! - S5 `before + handed` of a segment is what was stored in it, in all its generations, up to where it was read. The lanes count
+//!   what they store in a segment when they seal it, from counters that they keep anyway; what came between is lost.
+//!
 //! A subscriber that is slower than the reuse of segments loses what was in them, and counts it ([`Lost`]). Progress:
-//! takes no lock; allocates; reads two words of each backed segment for each round of [`Subscriber::next`] that finds
+//! takes no lock; allocates; reads four words of each backed segment for each round of [`Subscriber::next`] that finds
 //! nothing left to hand out, so poll it every millisecond or so, not in a tight loop. Not for callbacks.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::anchors::TickAnchor;
 use crate::handover;
-use crate::limits::{CELL_WORDS, SEGMENT_CELLS};
-use crate::record::{Record, high};
+use crate::limits::{BACK_STEP_BYTES, CELL_WORDS, SEGMENT_BYTES, SEGMENT_CELLS};
+use crate::record::{Kind, Record, Records, high};
+use crate::region::Stored;
 use crate::runtime::Runtime;
 use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
 use crate::sync::Ordering;
@@ -42,6 +46,9 @@ pub enum From {
 pub struct Lost {
     /// Segments that were reused before they were read to their end.
     pub segments: u64,
+    /// Records of sessions in them that were not handed out. Exact, but for one for each thread that ended, or jumped, out of
+    /// the middle of an append. The cells that say that a lane changed hands are none.
+    pub records: u64,
     /// Cells in them that were not read: at most 15 too many for each segment, whose tail may have been unused. A record
     /// is 1 to 16 cells.
     pub cells: u64,
@@ -68,6 +75,7 @@ pub struct Subscriber {
     /// Cells that were copied and are not handed out yet, and the next word in them.
     cells: Vec<u64>,
     next_word: usize,
+    segment: u32,
     lane: u16,
     anchor: TickAnchor,
     lost: Lost,
@@ -82,6 +90,10 @@ struct Seen {
     finished: bool,
     /// Held records when it was last looked at, so that what is missed in it is a loss.
     records: bool,
+    /// Records that were stored in it in earlier generations ([`Stored::before`]), and those of this one that were handed out, or
+    /// were there before the subscription (S5).
+    before: u64,
+    handed: u64,
 }
 
 /// Published cells that this round hands out.
@@ -104,6 +116,7 @@ impl Subscriber {
             parts: VecDeque::new(),
             cells: Vec::new(),
             next_word: 0,
+            segment: 0,
             lane: 0,
             anchor: TickAnchor {
                 ticks: 0,
@@ -114,23 +127,62 @@ impl Subscriber {
         let region = runtime.region();
         // Every segment of the region, also those that are backed later: what was reused before now is no loss.
         for segment in 0..region.segment_count() {
-            let mut seen = Seen::default();
-            if u64::from(segment) < region.backed_count()
-                && let Some((state, committed)) = subscriber.head(segment)
-            {
-                seen.generation = state.generation;
-                if from == From::Now
-                    && state.kind == SegmentKind::Records
-                    && state.state != SegmentState::Free
-                {
-                    seen.cells = committed;
-                    seen.finished = state.state == SegmentState::Sealed;
-                    seen.records = true;
-                }
-            }
+            let backed = u64::from(segment) < region.backed_count();
+            // A segment that is being reused in this very moment is looked at again.
+            let seen = if backed {
+                (0..BEGIN_TRIES)
+                    .find_map(|_| subscriber.begin(segment, from))
+                    .unwrap_or_default()
+            } else {
+                Seen::default()
+            };
             subscriber.seen.push(seen);
         }
         subscriber
+    }
+
+    /// Where reading a segment begins; `None` when it was reused meanwhile.
+    fn begin(&self, segment: u32, from: From) -> Option<Seen> {
+        let region = self.runtime.region();
+        let (state, committed) = self.head(segment)?;
+        let stored = region.stored(segment);
+        if stored.generation != state.generation as u16 {
+            return None;
+        }
+        let mut seen = Seen {
+            generation: state.generation,
+            before: stored.before,
+            ..Seen::default()
+        };
+        if from == From::Now
+            && state.kind == SegmentKind::Records
+            && state.state != SegmentState::Free
+        {
+            seen.cells = committed;
+            seen.finished = state.state == SegmentState::Sealed;
+            seen.records = true;
+            seen.handed = if seen.finished {
+                stored.sealed
+            } else {
+                self.count(segment, state.generation, committed)?
+            };
+        }
+        Some(seen)
+    }
+
+    /// Records in the first `cells` cells of a segment; `None` when it was reused meanwhile.
+    fn count(&self, segment: u32, generation: u32, cells: usize) -> Option<u64> {
+        let region = self.runtime.region();
+        let [state, committed] =
+            [word::STATE, word::COMMITTED].map(|index| region.entry(segment, index));
+        let (state, words) = handover::copy(state, committed, |_| {
+            (0..cells * CELL_WORDS)
+                .map(|index| region.cell_word(segment, index).load(Ordering::Relaxed))
+                .collect::<Vec<u64>>()
+        })?;
+        (high(state) == generation).then_some(())?;
+        let records = Records::new(&words).flatten();
+        Some(records.filter(is_of_a_session).count() as u64)
     }
 
     /// The next fact or record; `None` when there is nothing new.
@@ -155,6 +207,7 @@ impl Subscriber {
         }
         let record = Record::parse(&self.cells[self.next_word..]).ok()?;
         self.next_word += record.cells() * CELL_WORDS;
+        self.seen[self.segment as usize].handed += u64::from(is_of_a_session(&record));
         Some(Item {
             record,
             lane: self.lane,
@@ -194,7 +247,12 @@ impl Subscriber {
             let Some((state, committed)) = self.head(segment) else {
                 continue;
             };
-            self.follow_generation(segment, state.generation);
+            let stored = region.stored(segment);
+            if stored.generation != state.generation as u16 {
+                // It is being reused just now: counted in the next round. What was in it is no longer to be had.
+                continue;
+            }
+            self.follow_generation(segment, state.generation, &stored);
             let seen = self.seen[segment as usize];
             if state.state == SegmentState::Free || state.kind != kind || seen.finished {
                 continue;
@@ -220,11 +278,50 @@ impl Subscriber {
             }
             !after_open && (part.sealed || part.until > self.seen[part.segment as usize].cells)
         });
+        if parts
+            .iter()
+            .any(|part| self.seen[part.segment as usize].cells == 0)
+        {
+            self.keep_order(kind, &mut parts);
+        }
         parts
     }
 
+    /// Takes out what another segment of its lane precedes that was not claimed yet when it was looked at: this thread may have
+    /// been held up meanwhile for as long as a lane needs to fill it and to go on to one that was looked at later (S3). A lane
+    /// claims in order, so whoever has seen a segment claimed now sees all of the lane's earlier ones.
+    fn keep_order(&self, kind: SegmentKind, parts: &mut Vec<Part>) {
+        let region = self.runtime.region();
+        let taken: HashSet<(u32, u32)> = parts
+            .iter()
+            .map(|part| (part.segment, part.generation))
+            .collect();
+        let mut first_missed: HashMap<u16, u32> = HashMap::new();
+        // What is just being backed may be claimed before it is counted as backed.
+        let backed = region.backed_count() + BACK_STEP_BYTES / SEGMENT_BYTES as u64;
+        for segment in 0..backed.min(self.seen.len() as u64) as u32 {
+            let Some((state, _)) = self.head(segment) else {
+                continue;
+            };
+            let seen = self.seen[segment as usize];
+            let known = seen.finished && seen.generation == state.generation
+                || taken.contains(&(segment, state.generation));
+            if state.state == SegmentState::Free || state.kind != kind || known {
+                continue;
+            }
+            let origin = region.entry(segment, word::ORIGIN).load(Ordering::Relaxed);
+            let first = first_missed.entry(state.lane).or_insert(u32::MAX);
+            *first = (*first).min(high(origin));
+        }
+        parts.retain(|part| {
+            first_missed
+                .get(&part.lane)
+                .is_none_or(|&missed| part.sequence < missed)
+        });
+    }
+
     /// Notes that a segment was reused, and counts what was not read of it.
-    fn follow_generation(&mut self, segment: u32, generation: u32) {
+    fn follow_generation(&mut self, segment: u32, generation: u32, stored: &Stored) {
         let seen = &mut self.seen[segment as usize];
         let reuses = generation.wrapping_sub(seen.generation);
         if reuses == 0 {
@@ -238,10 +335,13 @@ impl Subscriber {
             self.lost.segments += 1;
             self.lost.cells += SEGMENT_CELLS as u64;
         }
+        let passed = Stored::between(seen.before, stored.before);
+        self.lost.records += passed.saturating_sub(seen.handed);
         self.lost.segments += u64::from(reuses - 1);
         self.lost.cells += u64::from(reuses - 1) * SEGMENT_CELLS as u64;
         *seen = Seen {
             generation,
+            before: stored.before,
             ..Seen::default()
         };
     }
@@ -274,12 +374,23 @@ impl Subscriber {
             self.cells.clear();
             return;
         };
+        self.segment = part.segment;
         self.lane = part.lane;
         self.anchor = TickAnchor { ticks, vendor_ns };
         let seen = &mut self.seen[part.segment as usize];
         seen.cells = part.until;
         seen.finished = part.sealed;
     }
+}
+
+/// How often a segment is looked at that is reused each time meanwhile, when a subscription begins.
+const BEGIN_TRIES: usize = 8;
+
+/// False for facts, and for what a lane says of itself.
+fn is_of_a_session(record: &Record<'_>) -> bool {
+    record
+        .kind()
+        .is_some_and(|kind| kind != Kind::Thread && !kind.is_sticky())
 }
 
 #[cfg(test)]

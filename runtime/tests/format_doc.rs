@@ -236,6 +236,7 @@ fn enumerations_are_the_crate_s() {
         OtherRecorded,
         SampledTicks,
         SampledAppends,
+        IssueLost,
         Lost,
         FirstLossTicks,
         LastLossTicks,

@@ -330,6 +330,9 @@ pub struct strandline_lost {
     pub segments: u64,
     /// Cells in them that were not read, at most 15 too many for each; a record is 1 to 16 cells.
     pub cells: u64,
+    /// Records of sessions in them that were not handed out, of all kinds: exactly so many, but for one for each thread that
+    /// ended or jumped out of the middle of an append.
+    pub records: u64,
 }
 
 /// The size of a struct in its first version, when it has grown, else its size.
@@ -443,8 +446,8 @@ layouts! {
         168, graph = 172, node = 176, block = 180, grid = 192, private_bytes = 204, group_bytes = 208,
         external_domain = 212, address = 216, reserved = 224,
     }
-    strandline_lost, 24 bytes {
-        size = 0, segments = 8, cells = 16,
+    strandline_lost, 32 bytes (24 at first) {
+        size = 0, segments = 8, cells = 16, records = 24,
     }
 }
 

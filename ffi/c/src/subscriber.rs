@@ -251,6 +251,7 @@ pub unsafe extern "C" fn strandline_subscriber_lost(
         room.fill(&strandline_lost {
             segments: lost.segments,
             cells: lost.cells,
+            records: lost.records,
             ..strandline_lost::default()
         });
         Ok(())

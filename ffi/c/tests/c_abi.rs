@@ -418,6 +418,11 @@ fn what_was_appended_is_read_back() {
 }
 
 #[test]
+fn a_subscriber_gets_each_record_or_a_count_of_it() {
+    run_with_each_compiler("lost", |_| {});
+}
+
+#[test]
 fn a_cursor_says_what_is_odd_about_a_record() {
     run_with_each_compiler("flags", |_| {});
 }
