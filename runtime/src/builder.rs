@@ -144,6 +144,18 @@ impl Builder {
         self
     }
 
+    /// Adds whole cells as they are, among the facts or the records: what another version may write.
+    pub fn raw_record(&mut self, lane: u16, sticky: bool, words: &[u64]) -> &mut Self {
+        let place = if sticky {
+            SegmentKind::Sticky
+        } else {
+            SegmentKind::Records
+        };
+        debug_assert!(words.len().is_multiple_of(CELL_WORDS));
+        self.put(lane, place, words);
+        self
+    }
+
     /// Adds a string and returns its id.
     pub fn string(&mut self, bytes: &[u8]) -> u64 {
         let id = hash::bytes(bytes);

@@ -142,10 +142,14 @@ pub struct LaneState {
     pub inside: Vec<Inside>,
 }
 
-/// Facts lie in sticky segments only, all others never do: a segment whose kind was damaged gives neither.
+/// Facts lie in sticky segments only, all others never do, and neither lies among blobs: a segment whose kind was damaged
+/// gives none of them.
 fn belongs(record: &Record<'_>, kind: SegmentKind) -> bool {
     let fact = record.words()[0] & 0xff >= 64;
-    fact == (kind == SegmentKind::Sticky)
+    match kind {
+        SegmentKind::Blob => record.kind().is_none(),
+        kind => fact == (kind == SegmentKind::Sticky),
+    }
 }
 
 /// A region, opened for reading.
@@ -252,6 +256,13 @@ impl Trace {
                 continue;
             };
             if state.state == SegmentState::Free {
+                // Whoever frees a segment empties it: unless that is just happening, a bit of its state was turned.
+                let still = at(word::STATE) == state.pack();
+                let committed = at(word::COMMITTED);
+                if still && committed != 0 {
+                    let cause = format!("it is free, yet {committed} cells are committed");
+                    self.damage.push(damage(committed, cause));
+                }
                 continue;
             }
             if u32::from(state.lane) >= self.header.lane_count {
@@ -266,7 +277,7 @@ impl Trace {
             }
             let start = self.segment_offset(segment);
             let there = file_bytes.saturating_sub(start) / CELL_BYTES;
-            let cells = (committed as usize).min(there);
+            let mut cells = (committed as usize).min(there);
             if cells < committed as usize {
                 let lost = committed - cells as u64;
                 let cause = format!(
@@ -275,6 +286,18 @@ impl Trace {
                 self.damage.push(damage(lost, cause));
             }
             let (checksum, covered) = (at(word::CHECKSUM), at(word::CHECKED_CELLS) as usize);
+            // The checksum of a sealed segment covers all that was ever published in it, and nothing of an earlier use.
+            if state.state == SegmentState::Sealed
+                && checksum != 0
+                && covered as u64 != committed
+                && covered <= there
+                && at(word::STATE) == state.pack()
+            {
+                let cause = format!("{committed} cells committed, its checksum covers {covered}");
+                let lost = committed.saturating_sub(covered as u64);
+                self.damage.push(damage(lost, cause));
+                cells = covered;
+            }
             if checksum != 0 && covered <= cells {
                 let words = self.map.words(start, covered * CELL_WORDS);
                 if hash::words(words.iter().copied()) != checksum {
