@@ -50,7 +50,7 @@ pub(crate) fn copy(
     let source = File::open(trace.path()).map_err(reading)?;
     let header = trace.header();
     let kept = kept_segments(&source, header).map_err(reading)?;
-    let mut output = Output::file(out, false, options.force)?;
+    let mut output = Output::file(out, false, options)?;
 
     let mut compact = header.clone();
     compact.segment_count = kept.len() as u32;

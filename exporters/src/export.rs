@@ -68,8 +68,11 @@ pub struct Options<'a> {
     pub progress: Option<&'a dyn Fn(Progress)>,
     /// Largest JSON part, bytes before compression.
     pub part_bytes_max: u64,
-    /// Most records that are held in memory at once, to be put into order (32 bytes each).
+    /// Most records that are held in memory at once, to be put into order (about 64 bytes each while they are).
     pub batch_records_max: usize,
+    /// Threads that read, sort and write, the calling one included; 1 starts none but a compressor. The bytes are the
+    /// same for any number.
+    pub threads: usize,
 }
 
 impl Default for Options<'_> {
@@ -79,7 +82,8 @@ impl Default for Options<'_> {
             session: None,
             progress: None,
             part_bytes_max: JSON_PART_BYTES_MAX,
-            batch_records_max: 2 << 20,
+            batch_records_max: 3 << 19,
+            threads: 1,
         }
     }
 }
@@ -92,6 +96,7 @@ impl std::fmt::Debug for Options<'_> {
             .field("progress", &self.progress.is_some())
             .field("part_bytes_max", &self.part_bytes_max)
             .field("batch_records_max", &self.batch_records_max)
+            .field("threads", &self.threads)
             .finish()
     }
 }
@@ -241,7 +246,7 @@ pub fn export(
         });
     }
     let model = prepare(traces, format, options)?;
-    let output = Output::file(out, format == Format::JsonGz, options.force)?;
+    let output = Output::file(out, format == Format::JsonGz, options)?;
     write(model, output, format, options)
 }
 

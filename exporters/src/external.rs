@@ -26,6 +26,11 @@ impl Externals {
         }
     }
 
+    /// Adds those that another pass found.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.all.extend(other.all);
+    }
+
     /// Call after the last [`Externals::add`]: the order of the records does not show, and each call has one id a domain.
     pub(crate) fn finish(&mut self) {
         self.all.sort_unstable();

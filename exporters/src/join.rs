@@ -2,7 +2,7 @@
 //!
 //! Correlation ids are handed out by counting, so a table of pages of 64 ids holds for each id: is there a recorded API
 //! call with it (one bit), and how many drawn kernels and copies lead to it (one byte; rare larger counts lie in a map).
-//! That is two and a quarter bytes an id, whatever order the ids come in.
+//! That is one and a quarter bytes an id, whatever order the ids come in, and one more where kernels are numbered.
 //!
 //! The counts also number the events of an export: a launch knows the event ids of all its kernels before any of them is
 //! written, from its id and count alone.
@@ -116,8 +116,6 @@ struct Page {
     /// Numbers handed out to launches of more than one kernel, before this page.
     before: u64,
     counts: [u8; PAGE_IDS as usize],
-    /// Kernels already numbered, of launches of more than one.
-    numbered: [u8; PAGE_IDS as usize],
 }
 
 impl Default for Page {
@@ -126,7 +124,6 @@ impl Default for Page {
             calls: 0,
             before: 0,
             counts: [0; PAGE_IDS as usize],
-            numbered: [0; PAGE_IDS as usize],
         }
     }
 }
@@ -136,6 +133,8 @@ impl Default for Page {
 pub(crate) struct LaunchTable {
     index: IdMap<u64, u32>,
     pages: Vec<Page>,
+    /// Kernels already numbered, of launches of more than one; as many as there are pages, from the first number on.
+    numbered: Vec<[u8; PAGE_IDS as usize]>,
     large: IdMap<u64, u32>,
     large_numbered: IdMap<u64, u32>,
     newest: (u64, u32),
@@ -201,7 +200,8 @@ impl LaunchTable {
         }
     }
 
-    /// Counts drawn device work that leads to call `target`. All calls must have been added.
+    /// Counts drawn device work that leads to call `target`.
+    #[inline]
     pub(crate) fn add_work(&mut self, target: u64) {
         let count = &mut self.page(target).counts[(target % PAGE_IDS) as usize];
         if *count < LARGE - 1 {
@@ -210,6 +210,43 @@ impl LaunchTable {
             *count = LARGE;
             *self.large.entry(target).or_insert(u32::from(LARGE) - 1) += 1;
         }
+    }
+
+    /// Adds the calls and the work of another table.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (&page, &at) in &other.index {
+            let theirs = &other.pages[at as usize];
+            self.page(page * PAGE_IDS).calls |= theirs.calls;
+            for slot in 0..PAGE_IDS {
+                let id = page * PAGE_IDS + slot;
+                let more = other.count_in(theirs, id);
+                if more == 0 {
+                    continue;
+                }
+                let before = match self.page(id).counts[slot as usize] {
+                    LARGE => self.large.get(&id).copied().unwrap_or(0),
+                    few => u32::from(few),
+                };
+                let sum = before.saturating_add(more);
+                if sum < u32::from(LARGE) {
+                    self.page(id).counts[slot as usize] = sum as u8;
+                } else {
+                    self.page(id).counts[slot as usize] = LARGE;
+                    self.large.insert(id, sum);
+                }
+            }
+        }
+    }
+
+    /// True when all work leads to a call by its own correlation id.
+    pub(crate) fn is_linked(&self) -> bool {
+        self.pages.iter().all(|page| {
+            let counts = page.counts.iter().enumerate();
+            let work = counts.fold(0u64, |bits, (slot, &count)| {
+                bits | u64::from(count != 0) << slot
+            });
+            work & !page.calls == 0
+        })
     }
 
     /// Forgets all work that was counted, not the calls.
@@ -239,7 +276,11 @@ impl LaunchTable {
     /// How much drawn device work leads to call `id`.
     #[inline]
     pub(crate) fn count(&self, id: u64) -> u32 {
-        let Some(page) = self.find(id) else { return 0 };
+        self.find(id).map_or(0, |page| self.count_in(page, id))
+    }
+
+    #[inline]
+    fn count_in(&self, page: &Page, id: u64) -> u32 {
         match page.counts[(id % PAGE_IDS) as usize] {
             LARGE => self.large.get(&id).copied().unwrap_or(0),
             count => u32::from(count),
@@ -291,7 +332,13 @@ impl LaunchTable {
             *numbered += 1;
             *numbered - 1
         } else {
-            let numbered = &mut self.page(id).numbered[(id % PAGE_IDS) as usize];
+            self.page(id);
+            let at = self.newest.1 as usize;
+            if self.numbered.len() <= at {
+                self.numbered
+                    .resize(self.pages.len(), [0; PAGE_IDS as usize]);
+            }
+            let numbered = &mut self.numbered[at][(id % PAGE_IDS) as usize];
             *numbered = numbered.wrapping_add(1);
             u32::from(numbered.wrapping_sub(1))
         };

@@ -19,6 +19,7 @@ mod order;
 mod out;
 mod perfetto;
 mod proto;
+mod scan;
 mod text;
 
 pub use export::{

@@ -9,19 +9,19 @@ use std::path::Path;
 
 use strandline::Verdict;
 use strandline::Work;
-use strandline::anchors::{ClockAnchor, TickMap};
+use strandline::anchors::ClockAnchor;
 use strandline::facts::{Agent, Facts, KernelSymbol};
 use strandline::loss::LossReason;
 use strandline::record::{Kind, Record, StreamKind, domain, flag, head_word, label, pair};
-use strandline::report::{self, SessionReport, device_flags};
+use strandline::report::{self, SessionReport};
 use strandline::{Trace, hash};
 
-use crate::clock::Clock;
 use crate::demangle;
 use crate::export::{ExportReport, Options};
 use crate::external::Externals;
 use crate::join::{IdMap, Ids, LaunchTable};
-use crate::order::{self, Group, Item};
+use crate::order::{self, Item};
+use crate::scan::{self, Found, Scan, Shown, Span};
 
 /// First process id of GPUs: above every id that a Linux kernel hands out (at most 4,194,304).
 pub(crate) const GPU_PID_FIRST: u64 = 5_000_000;
@@ -35,8 +35,6 @@ const SPARE_TID_FIRST: u64 = 2_000_000_000;
 const ID_MAX: u64 = (1 << 31) - 1;
 /// Correlation ids of one process in an export of several.
 const CORRELATION_SPAN: u64 = 1 << 40;
-/// One record in this many is looked at for the distribution of times.
-const SAMPLE_STEP: u64 = 512;
 /// Kernel ids below this are looked up in an array.
 const DENSE_KERNELS: u64 = 1 << 16;
 
@@ -134,16 +132,6 @@ pub(crate) struct Note {
     pub(crate) count: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Span {
-    session: u32,
-    window: (u64, u64),
-    newest_ns: u64,
-    newest_ticks: u64,
-    low_watermark: u64,
-    first_uncertain_ticks: u64,
-}
-
 /// One process.
 #[derive(Debug)]
 pub(crate) struct Process<'a> {
@@ -160,7 +148,6 @@ pub(crate) struct Process<'a> {
     pub(crate) correlation_base: u64,
     /// Added to vendor ns: the output's clock.
     pub(crate) offset: i64,
-    pub(crate) clock: Clock<'a>,
     pub(crate) devices: Vec<Device<'a>>,
     device_of: IdMap<u64, u32>,
     pub(crate) streams: Vec<StreamOut>,
@@ -176,32 +163,17 @@ pub(crate) struct Process<'a> {
     pub(crate) externals: Externals,
     /// Calls and ranges that never ended, as records.
     pub(crate) open: Vec<Vec<u64>>,
-    spans: Vec<Span>,
-    newest_span: usize,
-    only: Option<u32>,
-    /// True when the output shows what is issued and not yet done.
-    pub(crate) wants_issues: bool,
+    /// True when some of them are what the lanes say that their threads are inside of.
+    pub(crate) has_inside: bool,
+    pub(crate) shown: Shown<'a>,
     pub(crate) scan: Scan,
     pub(crate) notes: Vec<Note>,
     /// Dispatches that are drawn, by id.
     drawn: Ids,
+    /// First and last start of what the output shows of each run of cells, output's clock.
+    pub(crate) bounds: Vec<(u64, u64)>,
     /// All records that the output shows, when they are few enough to be held.
     pub(crate) ready: Option<Vec<Item<'a>>>,
-}
-
-/// What the pass over the records counted.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Scan {
-    pub(crate) records: u64,
-    pub(crate) untimed: u64,
-    pub(crate) end_before_start: u64,
-    pub(crate) outside_window: u64,
-    pub(crate) has_issues: bool,
-    /// Start of the first event, vendor ns.
-    pub(crate) first_ns: u64,
-    /// End of the last, vendor ns.
-    pub(crate) last_ns: u64,
-    samples: Vec<u64>,
 }
 
 /// All processes of an export.
@@ -350,13 +322,7 @@ impl<'a> Model<'a> {
             .unwrap_or(0);
         let mut samples: Vec<u64> = processes
             .iter()
-            .flat_map(|process| {
-                process
-                    .scan
-                    .samples
-                    .iter()
-                    .map(|&sample| process.out_ns(sample))
-            })
+            .flat_map(|process| process.scan.samples.iter().copied())
             .collect();
         samples.sort_unstable();
         let records = processes.iter().map(|process| process.scan.records).sum();
@@ -403,18 +369,16 @@ impl<'a> Process<'a> {
         let facts = trace.facts();
         let header = trace.header();
         let only = options.session.map(|session| session as u32);
-        let mut reports = report::sessions(trace);
+        let mut reports = report::outlines(trace);
         reports.retain(|report| options.session.is_none_or(|session| report.id == session));
-        let spans = reports
-            .iter()
-            .map(|report| Span {
-                session: report.id as u32,
-                window: report.window(),
-                low_watermark: report.low_watermark,
-                first_uncertain_ticks: u64::MAX,
-                ..Span::default()
-            })
-            .collect();
+        let shown = Shown {
+            trace,
+            offset,
+            only,
+            wants_issues,
+            spans: reports.iter().map(Span::new).collect(),
+            last_ns: 0,
+        };
         let boot_id = header.boot_id.as_chunks::<8>().0;
         let identity = hash::words(
             [
@@ -436,7 +400,6 @@ impl<'a> Process<'a> {
             gpu_pid: GPU_PID_FIRST,
             correlation_base: 0,
             offset,
-            clock: Clock::new(trace.clock()),
             devices: Vec::new(),
             device_of: IdMap::default(),
             streams: Vec::new(),
@@ -450,20 +413,37 @@ impl<'a> Process<'a> {
             launches: LaunchTable::default(),
             externals: Externals::default(),
             open: Vec::new(),
-            spans,
-            newest_span: 0,
-            only,
-            wants_issues,
-            scan: Scan {
-                first_ns: u64::MAX,
-                ..Scan::default()
-            },
+            has_inside: false,
+            shown,
+            scan: Scan::default(),
             notes: Vec::new(),
             drawn: Ids::default(),
+            bounds: Vec::new(),
             ready: None,
         };
         process.find_open();
-        let found = process.scan_records(index, room);
+        let scan::Result {
+            found,
+            scan,
+            launches,
+            externals,
+            drawn,
+            bounds,
+            ready,
+        } = scan::scan(
+            &mut process,
+            scan::Settings {
+                index,
+                room,
+                threads: options.threads,
+            },
+        );
+        process.scan = scan;
+        process.launches = launches;
+        process.externals = externals;
+        process.drawn = drawn;
+        process.bounds = bounds;
+        process.ready = ready;
         process.name_devices(&found, gpu_first);
         process.name_streams(&found);
         process.name_threads(&found);
@@ -480,7 +460,7 @@ impl<'a> Process<'a> {
             .facts
             .open
             .iter()
-            .filter(|words| self.takes_session((words[0] >> 32) as u32))
+            .filter(|words| self.shown.takes_session((words[0] >> 32) as u32))
             .cloned()
             .collect();
         let unfinished: Vec<u64> = self
@@ -506,111 +486,7 @@ impl<'a> Process<'a> {
                     | (depth as u64) << 24;
                 words[7] = pair(0, lane.thread);
                 self.open.push(words);
-            }
-        }
-    }
-
-    /// True when records of that session are exported.
-    #[inline]
-    pub(crate) fn takes_session(&self, session: u32) -> bool {
-        self.only.is_none_or(|only| only == session)
-    }
-
-    #[inline]
-    fn span_index(&self, session: u32) -> Option<usize> {
-        if let Some(span) = self.spans.get(self.newest_span)
-            && span.session == session
-        {
-            return Some(self.newest_span);
-        }
-        self.spans
-            .binary_search_by_key(&session, |span| span.session)
-            .ok()
-    }
-
-    /// Flags of a dispatch or copy that keep it from being drawn; 0 when it is drawn.
-    #[inline]
-    pub(crate) fn hidden(&self, record: &Record<'_>) -> u16 {
-        let window = self
-            .span_index(record.session())
-            .map_or((0, u64::MAX), |at| self.spans[at].window);
-        device_flags(record.flags(), record.start(), record.end(), window)
-            & (flag::UNTIMED | flag::END_BEFORE_START | flag::OUTSIDE_WINDOW)
-    }
-
-    /// The pass over the records; `room` of them at most are kept for [`Process::ready`].
-    fn scan_records(&mut self, index: usize, room: usize) -> Found {
-        let trace = self.trace;
-        let mut pass = Pass::new(trace.clock(), self.wants_issues);
-        let mut ready: Vec<Item<'a>> = Vec::new();
-        let mut fits = true;
-        for entry in trace.entries() {
-            let Some((vendor_ns, group)) = pass.take(self, &entry.record) else {
-                continue;
-            };
-            if fits {
-                if ready.len() == room {
-                    // Too many to hold: they are picked stretch by stretch instead.
-                    fits = false;
-                    ready = Vec::new();
-                } else {
-                    let start = self.out_ns(vendor_ns);
-                    ready.push(Item::new(start, index, group, entry.record));
-                }
-            }
-        }
-        let open = std::mem::take(&mut self.open);
-        for record in open.iter().filter_map(|words| Record::parse(words).ok()) {
-            pass.take(self, &record);
-        }
-        self.open = open;
-        self.ready = fits.then_some(ready);
-        let Pass {
-            found,
-            mut scan,
-            mut launches,
-            mut clock,
-            drawn,
-            first_ticks,
-            last_ticks,
-            has_ancestors,
-            ..
-        } = pass;
-        if first_ticks != u64::MAX {
-            scan.first_ns = scan.first_ns.min(clock.vendor_ns(first_ticks));
-            scan.last_ns = scan.last_ns.max(clock.vendor_ns(last_ticks));
-        }
-        for span in &mut self.spans {
-            if span.newest_ticks != 0 {
-                span.newest_ns = span.newest_ns.max(clock.vendor_ns(span.newest_ticks));
-            }
-        }
-        if has_ancestors {
-            self.count_by_target(&mut launches);
-        }
-        launches.finish();
-        self.externals.finish();
-        for report in &self.reports {
-            let end = self.close_ns(report.id as u32);
-            scan.last_ns = scan.last_ns.max(end);
-        }
-        self.launches = launches;
-        self.drawn = drawn;
-        self.scan = scan;
-        found
-    }
-
-    /// Counts device work again, now that all calls are known: some of it leads to a call by its ancestor.
-    fn count_by_target(&self, launches: &mut LaunchTable) {
-        launches.forget_work();
-        for entry in self.trace.entries() {
-            let record = entry.record;
-            if matches!(record.kind(), Some(Kind::Dispatch | Kind::Copy))
-                && self.takes_session(record.session())
-                && self.hidden(&record) == 0
-                && let Some(target) = launches.target(record.correlation_id(), record.ancestor_id())
-            {
-                launches.add_work(target);
+                self.has_inside = true;
             }
         }
     }
@@ -806,8 +682,9 @@ impl<'a> Process<'a> {
             let missing = report.missing();
             let work = [("dispatches", report.dispatches), ("copies", report.copies)];
             let uncertain = self
-                .span_index(session as u32)
-                .map_or(u64::MAX, |at| self.spans[at].first_uncertain_ticks);
+                .shown
+                .span_index(session as u32, &mut 0)
+                .map_or(u64::MAX, |at| self.shown.spans[at].first_uncertain_ticks);
             let uncertain = if uncertain == u64::MAX {
                 report.begin_ns
             } else {
@@ -907,44 +784,19 @@ impl<'a> Process<'a> {
 
     /// Where open spans of a session end: when it was accounted for, or at its last record.
     pub(crate) fn close_ns(&self, session: u32) -> u64 {
-        let report = self
-            .reports
-            .iter()
-            .find(|report| report.id == u64::from(session));
-        match report {
-            Some(report) if report.returned_ns != 0 => report.returned_ns,
-            _ => self
-                .span_index(session)
-                .map_or(self.scan.last_ns, |at| self.spans[at].newest_ns),
-        }
+        self.shown.close_ns(session)
     }
 
     /// Vendor ns in the output's clock. Never wraps.
     #[inline]
     pub(crate) fn out_ns(&self, vendor_ns: u64) -> u64 {
-        vendor_ns.saturating_add_signed(self.offset)
-    }
-
-    /// The agent whose device a dispatch or copy is drawn on.
-    #[inline]
-    fn work_agent(&self, record: &Record<'_>) -> u64 {
-        let agent = record.agent();
-        if record.kind() != Some(Kind::Copy) {
-            return agent;
-        }
-        let to = record.destination_agent();
-        let is_gpu = |handle| self.facts.agent(handle).is_some_and(Agent::is_gpu);
-        if is_gpu(to) || !is_gpu(agent) {
-            to
-        } else {
-            agent
-        }
+        self.shown.out_ns(vendor_ns)
     }
 
     /// Index of the device that a dispatch or copy is drawn on.
     #[inline]
     pub(crate) fn device(&self, record: &Record<'_>) -> usize {
-        self.device_index(self.work_agent(record))
+        self.device_index(self.shown.work_agent(record))
     }
 
     /// Index of an agent's device; that of the first one for agents that are none.
@@ -978,7 +830,7 @@ impl<'a> Process<'a> {
     #[inline]
     pub(crate) fn operation(&self, record: &Record<'_>) -> usize {
         self.operation_of
-            .get(&operation_key(record))
+            .get(&order::operation_key(record))
             .map_or(0, |&at| at as usize)
     }
 
@@ -1045,159 +897,8 @@ impl<'a> Process<'a> {
     }
 }
 
-/// The pass over the records of one process.
-#[derive(Debug)]
-struct Pass<'a> {
-    found: Found,
-    scan: Scan,
-    launches: LaunchTable,
-    clock: Clock<'a>,
-    drawn: Ids,
-    wants_issues: bool,
-    first_ticks: u64,
-    last_ticks: u64,
-    has_ancestors: bool,
-    newest_thread: Option<u32>,
-    newest_place: Option<(u64, u32)>,
-    newest_operation: Option<u32>,
-}
-
-impl<'a> Pass<'a> {
-    fn new(clock: &'a TickMap, wants_issues: bool) -> Self {
-        Self {
-            found: Found::default(),
-            scan: Scan {
-                first_ns: u64::MAX,
-                ..Scan::default()
-            },
-            launches: LaunchTable::default(),
-            clock: Clock::new(clock),
-            drawn: Ids::default(),
-            wants_issues,
-            first_ticks: u64::MAX,
-            last_ticks: 0,
-            has_ancestors: false,
-            newest_thread: None,
-            newest_place: None,
-            newest_operation: None,
-        }
-    }
-
-    /// Takes one record; when the output shows it, its start in vendor ns.
-    #[inline]
-    fn take(&mut self, process: &mut Process<'_>, record: &Record<'_>) -> Option<(u64, Group)> {
-        if !process.takes_session(record.session()) {
-            return None;
-        }
-        let kind = record.kind()?;
-        let Some((group, host)) = order::group(kind) else {
-            if kind == Kind::External {
-                process.externals.add(record);
-            }
-            self.scan.has_issues |= kind == Kind::CopyIssue;
-            return None;
-        };
-        let span = process.span_index(record.session());
-        if let Some(at) = span {
-            process.newest_span = at;
-        }
-        let scan = &mut self.scan;
-        scan.records += 1;
-        let (start, end) = (record.start(), record.end());
-        match kind {
-            Kind::Api | Kind::OpenCall => {
-                self.launches.add_call(record.correlation_id());
-                let operation = operation_key(record);
-                if self.newest_operation != Some(operation) {
-                    self.newest_operation = Some(operation);
-                    self.found.operations.insert(operation, ());
-                }
-            }
-            Kind::Dispatch | Kind::Copy => {
-                let hidden = process.hidden(record);
-                if hidden != 0 {
-                    scan.untimed += u64::from(hidden & flag::UNTIMED != 0);
-                    scan.end_before_start += u64::from(hidden & flag::END_BEFORE_START != 0);
-                    scan.outside_window += u64::from(hidden & flag::OUTSIDE_WINDOW != 0);
-                    return None;
-                }
-                self.has_ancestors |= record.ancestor_id() != 0;
-                if record.correlation_id() != 0 {
-                    self.launches.add_work(record.correlation_id());
-                }
-                let place = (process.work_agent(record), stream_key(record));
-                if self.newest_place != Some(place) {
-                    self.newest_place = Some(place);
-                    self.found.agents.insert(place.0);
-                    self.found.streams.insert(place.1);
-                }
-                if self.wants_issues && kind == Kind::Dispatch {
-                    self.drawn.insert(record.dispatch_id());
-                }
-            }
-            Kind::Enqueue => {
-                scan.has_issues = true;
-                if let Some(at) = span {
-                    let span = &mut process.spans[at];
-                    if record.correlation_id() > span.low_watermark {
-                        span.first_uncertain_ticks = span.first_uncertain_ticks.min(start);
-                    }
-                }
-                return self
-                    .wants_issues
-                    .then(|| (self.clock.vendor_ns(start), group));
-            }
-            Kind::Alloc | Kind::Scratch if start == 0 => return None,
-            Kind::Alloc => {
-                self.found.agents.insert(record.agent());
-            }
-            _ => {}
-        }
-        let vendor_ns = if host {
-            self.first_ticks = self.first_ticks.min(start);
-            self.last_ticks = self.last_ticks.max(start).max(end);
-            self.clock.vendor_ns(start)
-        } else {
-            scan.first_ns = scan.first_ns.min(start);
-            scan.last_ns = scan.last_ns.max(start).max(end);
-            start
-        };
-        if group != Group::Device && self.newest_thread != Some(record.thread()) {
-            self.newest_thread = Some(record.thread());
-            self.found.threads.insert(record.thread());
-        }
-        if let Some(at) = span {
-            let span = &mut process.spans[at];
-            if host {
-                span.newest_ticks = span.newest_ticks.max(start).max(end);
-            } else {
-                span.newest_ns = span.newest_ns.max(start).max(end);
-            }
-        }
-        if scan.records.is_multiple_of(SAMPLE_STEP) {
-            scan.samples.push(vendor_ns);
-        }
-        Some((vendor_ns, group))
-    }
-}
-
-/// Domain and number of an API record's operation.
-#[inline]
-fn operation_key(record: &Record<'_>) -> u32 {
-    record.word(5) as u32 & 0x00ff_ffff
-}
-
 /// `header.vendor` of CUPTI.
 const VENDOR_CUPTI: u32 = 2;
-
-/// What the records refer to.
-#[derive(Debug, Default)]
-struct Found {
-    agents: BTreeSet<u64>,
-    streams: BTreeSet<u32>,
-    threads: BTreeSet<u32>,
-    operations: IdMap<u32, ()>,
-}
 
 fn free_number(taken: &mut BTreeSet<u64>, wanted: u64) -> u64 {
     let mut number = wanted;

@@ -2,41 +2,48 @@
 //!
 //! The records lie lane by lane, device records often newest first, and an API call lies where it ended. So the time axis
 //! is cut into stretches of at most so many records (by quantiles of a sample), and stretch by stretch the records that
-//! start in it are picked from the mapped pages, sorted and given to a visitor. Memory is that of one stretch, whatever
-//! the region's size and disorder.
+//! start in it are picked from the mapped pages, sorted and given to a visitor. A run of cells that has nothing in a
+//! stretch is not looked at: the pass over the records has noted what each one covers. Memory is that of the stretches in
+//! work, whatever the region's size and disorder.
+//!
+//! With more than one thread, stretches are picked and sorted ahead while the visitor has an earlier one; it gets them in
+//! the same order, on the calling thread.
 //!
 //! The order is total over the records' content: time, host before device, outer before inner, then every word. Records
 //! that are equal in all that are the same record twice.
 
 use std::cmp::Ordering;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use strandline::record::{Kind, Record};
 
+use crate::clock::Clock;
 use crate::export::{ExportError, Options, Progress};
 use crate::model::{Model, Process};
+use crate::scan::{Place, Shown};
 
 /// How often the progress is told, records.
 const PROGRESS_STEP: u64 = 1 << 16;
+/// Threads that share stretches get several each, so that the visitor starts early; but none much smaller than this.
+const STRETCHES_EACH: u64 = 4;
+const SHARED_STRETCH_RECORDS: u64 = 1 << 14;
 
 /// A record and where it goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'a> {
-    /// Start, in the output's clock.
-    pub(crate) start: u64,
     /// Index of the process.
-    pub(crate) process: u16,
-    group: Group,
+    process: u16,
+    pub(crate) place: Place,
     pub(crate) record: Record<'a>,
 }
 
 impl<'a> Item<'a> {
-    /// A record of process `index` that starts at `start`.
+    /// A record of process `index`.
     #[inline]
-    pub(crate) fn new(start: u64, index: usize, group: Group, record: Record<'a>) -> Self {
+    pub(crate) fn new(index: usize, place: Place, record: Record<'a>) -> Self {
         Self {
-            start,
             process: index as u16,
-            group,
+            place,
             record,
         }
     }
@@ -81,33 +88,23 @@ pub(crate) fn group(kind: Kind) -> Option<(Group, bool)> {
     })
 }
 
-/// End of a record in the output's clock; open spans end with their session.
-fn end_of(process: &Process<'_>, record: &Record<'_>, host: bool, start: u64) -> u64 {
-    let end = record.end();
-    let end = match record.kind() {
-        Some(Kind::Mark | Kind::RangeStart | Kind::RangeStop | Kind::Enqueue) => return start,
-        Some(Kind::OpenCall | Kind::OpenRange) => process.close_ns(record.session()),
-        _ if !host => end,
-        _ if end == 0 => process.close_ns(record.session()),
-        _ => process.trace.clock().vendor_ns(end),
-    };
-    process.out_ns(end).max(start)
+/// Domain and number of an API record's operation.
+#[inline]
+pub(crate) fn operation_key(record: &Record<'_>) -> u32 {
+    record.word(5) as u32 & 0x00ff_ffff
 }
 
-fn compare(model: &[Process<'_>], one: &Item<'_>, other: &Item<'_>) -> Ordering {
-    one.start
-        .cmp(&other.start)
-        .then(one.group.cmp(&other.group))
+fn compare(one: &Item<'_>, other: &Item<'_>) -> Ordering {
+    let (place, other_place) = (&one.place, &other.place);
+    place
+        .start
+        .cmp(&other_place.start)
+        .then(place.group.cmp(&other_place.group))
         .then_with(|| {
-            let end = |item: &Item<'_>| {
-                let process = &model[usize::from(item.process)];
-                let host = item.group != Group::Device;
-                end_of(process, &item.record, host, item.start)
-            };
-            if one.group == Group::Instant {
+            if place.group == Group::Instant {
                 Ordering::Equal
             } else {
-                end(other).cmp(&end(one))
+                other_place.end.cmp(&place.end)
             }
         })
         .then(one.process.cmp(&other.process))
@@ -125,13 +122,12 @@ fn rank(record: &Record<'_>) -> (u8, u8) {
     }
 }
 
-/// Cuts the time axis: the first moment of each stretch but the first.
-fn cuts(model: &Model<'_>, batch_records_max: usize) -> Vec<u64> {
-    let stretches = model.records.div_ceil(batch_records_max.max(1) as u64);
+/// Cuts the time axis into about so many stretches: the first moment of each but the first.
+fn cuts(samples: &[u64], stretches: u64) -> Vec<u64> {
     let mut cuts = Vec::new();
     for stretch in 1..stretches {
-        let at = stretch as usize * model.samples.len() / stretches as usize;
-        if let Some(&cut) = model.samples.get(at)
+        let at = (stretch as u128 * samples.len() as u128 / u128::from(stretches)) as usize;
+        if let Some(&cut) = samples.get(at)
             && cuts.last().is_none_or(|&before| before < cut)
         {
             cuts.push(cut);
@@ -140,141 +136,187 @@ fn cuts(model: &Model<'_>, batch_records_max: usize) -> Vec<u64> {
     cuts
 }
 
+/// What the records of one process are picked from.
+struct Source<'a> {
+    index: usize,
+    shown: Shown<'a>,
+    bounds: Vec<(u64, u64)>,
+    /// Calls and ranges that never ended, as records.
+    open: Vec<Vec<u64>>,
+}
+
 /// Gives all records to the visitor, in order.
 pub(crate) fn walk(
     model: &mut Model<'_>,
     options: &Options<'_>,
     visitor: &mut impl Visitor,
 ) -> Result<(), ExportError> {
-    let ready = model
-        .processes
-        .iter()
-        .all(|process| process.ready.is_some());
-    let cuts = if ready {
-        Vec::new()
-    } else {
-        cuts(model, options.batch_records_max)
-    };
-    let records_total = model.records;
-    let mut records = 0u64;
-    let tell = |records: u64, bytes: u64| {
-        if let Some(progress) = options.progress {
-            progress(Progress {
-                records,
-                records_total,
-                bytes,
-            });
-        }
-    };
-    let mut open: Vec<Vec<u64>> = Vec::new();
-    let mut open_of: Vec<(usize, usize)> = Vec::new();
+    let mut ready = Some(Vec::new());
+    let mut sources = Vec::new();
     for (index, process) in model.processes.iter_mut().enumerate() {
-        for words in std::mem::take(&mut process.open) {
-            open_of.push((index, open.len()));
-            open.push(words);
+        sources.push(Source {
+            index,
+            shown: process.shown.clone(),
+            bounds: std::mem::take(&mut process.bounds),
+            open: std::mem::take(&mut process.open),
+        });
+        match (&mut ready, process.ready.take()) {
+            (Some(all), Some(taken)) if all.is_empty() => *all = taken,
+            (Some(all), Some(taken)) => all.extend(taken),
+            _ => ready = None,
         }
     }
-    let mut items: Vec<Item<'_>> = Vec::new();
-    for stretch in 0..=cuts.len() {
-        let from = if stretch == 0 { 0 } else { cuts[stretch - 1] };
-        let to = cuts.get(stretch).copied();
-        items.clear();
-        for (index, process) in model.processes.iter_mut().enumerate() {
-            let trace = process.trace;
-            let taken = process.ready.take();
-            match taken {
-                Some(taken) if ready && items.is_empty() => items = taken,
-                Some(taken) if ready => items.extend(taken),
-                _ => {
-                    let records = trace.entries().map(|entry| entry.record);
-                    pick(process, index, from, to, records, &mut items);
-                }
-            }
-            let its_own = open_of
-                .iter()
-                .filter(|(owner, _)| *owner == index)
-                .filter_map(|&(_, at)| Record::parse(&open[at]).ok());
-            pick(process, index, from, to, its_own, &mut items);
+    let mut given = Given {
+        records: 0,
+        total: model.records,
+        options,
+    };
+    if let Some(mut items) = ready {
+        for source in &sources {
+            source.pick_open((0, None), &mut items);
         }
-        let processes = &model.processes;
-        items.sort_by(|one, other| compare(processes, one, other));
-        for item in &items {
-            let index = usize::from(item.process);
-            let process = &mut model.processes[index];
-            let end = span_end(process, item);
-            visitor.item(process, index, &item.record, item.start, end)?;
-            records += 1;
-            if records.is_multiple_of(PROGRESS_STEP) {
-                tell(records, visitor.bytes());
-            }
-        }
+        items.sort_by(compare);
+        given.give(&items, &mut model.processes, visitor)?;
+        given.tell(visitor.bytes());
+        return Ok(());
     }
-    tell(records, visitor.bytes());
+    // One stretch is with the visitor, one with each thread that picks.
+    let pickers = options.threads.saturating_sub(1);
+    let held = options.batch_records_max as u64 / (pickers as u64 + 1);
+    let mut each = held.max(1);
+    if pickers > 0 {
+        let share = model.records / (STRETCHES_EACH * pickers as u64);
+        each = each.min(share.max(SHARED_STRETCH_RECORDS));
+    }
+    let cuts = cuts(&model.samples, model.records.div_ceil(each));
+    let stretch = |at: usize| {
+        let from = at.checked_sub(1).map_or(0, |before| cuts[before]);
+        (from, cuts.get(at).copied())
+    };
+    if pickers == 0 {
+        let mut items = Vec::new();
+        for at in 0..=cuts.len() {
+            fill(&sources, stretch(at), &mut items);
+            given.give(&items, &mut model.processes, visitor)?;
+        }
+    } else {
+        let stretches = cuts.len() + 1;
+        let pickers = pickers.min(stretches);
+        let (sources, stretch) = (&sources, &stretch);
+        std::thread::scope(|scope| {
+            let ahead: Vec<Receiver<Vec<Item<'_>>>> = (0..pickers)
+                .map(|first| {
+                    // No room in the channel: a thread waits with its stretch until the visitor asks for it.
+                    let (give, take) = sync_channel(0);
+                    scope.spawn(move || {
+                        for at in (first..stretches).step_by(pickers) {
+                            let mut items = Vec::new();
+                            fill(sources, stretch(at), &mut items);
+                            if give.send(items).is_err() {
+                                // The visitor has failed.
+                                break;
+                            }
+                        }
+                    });
+                    take
+                })
+                .collect();
+            for at in 0..stretches {
+                // A thread that is gone has panicked, and the scope passes that on.
+                let Ok(items) = ahead[at % pickers].recv() else {
+                    break;
+                };
+                given.give(&items, &mut model.processes, visitor)?;
+            }
+            Ok(())
+        })?;
+    }
+    given.tell(visitor.bytes());
     Ok(())
 }
 
-/// As [`end_of`], with the clock that remembers.
-#[inline]
-fn span_end(process: &mut Process<'_>, item: &Item<'_>) -> u64 {
-    let end = item.record.end();
-    match item.record.kind() {
-        Some(Kind::Api | Kind::Range) if end != 0 => {
-            let end = process.clock.vendor_ns(end);
-            process.out_ns(end).max(item.start)
+/// Counts what the visitor got.
+struct Given<'o> {
+    records: u64,
+    total: u64,
+    options: &'o Options<'o>,
+}
+
+impl Given<'_> {
+    fn tell(&self, bytes: u64) {
+        if let Some(progress) = self.options.progress {
+            progress(Progress {
+                records: self.records,
+                records_total: self.total,
+                bytes,
+            });
         }
-        Some(Kind::Dispatch | Kind::Copy | Kind::Alloc | Kind::Scratch) => {
-            process.out_ns(end).max(item.start)
+    }
+
+    fn give(
+        &mut self,
+        items: &[Item<'_>],
+        processes: &mut [Process<'_>],
+        visitor: &mut impl Visitor,
+    ) -> Result<(), ExportError> {
+        for item in items {
+            let index = usize::from(item.process);
+            let Place { start, end, .. } = item.place;
+            visitor.item(&mut processes[index], index, &item.record, start, end)?;
+            self.records += 1;
+            if self.records.is_multiple_of(PROGRESS_STEP) {
+                self.tell(visitor.bytes());
+            }
         }
-        _ => end_of(process, &item.record, true, item.start),
+        Ok(())
     }
 }
 
-fn pick<'a>(
-    process: &mut Process<'_>,
-    index: usize,
-    from: u64,
-    to: Option<u64>,
-    records: impl Iterator<Item = Record<'a>>,
-    items: &mut Vec<Item<'a>>,
-) {
-    // The same bounds in host ticks: most records of other stretches are told apart without converting their times.
-    let vendor = |out: u64| out.saturating_add_signed(process.offset.saturating_neg());
-    let whole = from == 0 && to.is_none();
-    let (first_ticks, end_ticks) = if whole {
-        (0, u64::MAX)
-    } else {
-        (
-            process.clock.ticks_at(vendor(from)).saturating_sub(1),
-            to.map_or(u64::MAX, |to| {
-                process.clock.ticks_at(vendor(to)).saturating_add(1)
-            }),
-        )
-    };
-    for record in records {
-        let Some((group, host)) = record.kind().and_then(group) else {
-            continue;
-        };
-        let start = record.start();
-        if !process.takes_session(record.session())
-            || record.kind() == Some(Kind::Enqueue) && !process.wants_issues
-        {
-            continue;
-        }
-        let start = if host {
-            if start < first_ticks || start > end_ticks {
-                continue;
-            }
-            process.clock.vendor_ns(start)
+/// All records that start in a stretch, in order.
+fn fill<'a>(sources: &'a [Source<'_>], stretch: (u64, Option<u64>), items: &mut Vec<Item<'a>>) {
+    items.clear();
+    for source in sources {
+        source.pick(stretch, items);
+        source.pick_open(stretch, items);
+    }
+    items.sort_by(compare);
+}
+
+impl Source<'_> {
+    fn pick<'a>(&'a self, (from, to): (u64, Option<u64>), items: &mut Vec<Item<'a>>) {
+        let mut clock = Clock::new(self.shown.trace.clock());
+        // The same bounds in host ticks: most records of other stretches are told apart without converting their times.
+        let vendor = |out: u64| out.saturating_add_signed(self.shown.offset.saturating_neg());
+        let ticks = if from == 0 && to.is_none() {
+            (0, u64::MAX)
         } else {
-            if start == 0 || group == Group::Device && process.hidden(&record) != 0 {
+            (
+                clock.ticks_at(vendor(from)).saturating_sub(1),
+                to.map_or(u64::MAX, |to| clock.ticks_at(vendor(to)).saturating_add(1)),
+            )
+        };
+        let mut newest = 0;
+        for (run, &(first, last)) in self.bounds.iter().enumerate() {
+            if first > last || last < from || to.is_some_and(|to| first >= to) {
                 continue;
             }
-            start
-        };
-        let start = process.out_ns(start);
-        if start < from || to.is_some_and(|to| start >= to) {
-            continue;
+            for entry in self.shown.trace.entries_of(run..run + 1) {
+                let record = entry.record;
+                if let Some(place) =
+                    (self.shown).place(&record, (from, to), ticks, &mut newest, &mut clock)
+                {
+                    items.push(Item::new(self.index, place, record));
+                }
+            }
         }
-        items.push(Item::new(start, index, group, record));
+    }
+
+    fn pick_open<'a>(&'a self, stretch: (u64, Option<u64>), items: &mut Vec<Item<'a>>) {
+        let mut clock = Clock::new(self.shown.trace.clock());
+        for record in (self.open.iter()).filter_map(|words| Record::parse(words).ok()) {
+            let ticks = (0, u64::MAX);
+            let place = (self.shown).place(&record, stretch, ticks, &mut 0, &mut clock);
+            items.extend(place.map(|place| Item::new(self.index, place, record)));
+        }
     }
 }

@@ -4,7 +4,8 @@
 //! and synced with the disk's idea of free space. Whatever fails, the temporary files go. Without `force` no file is
 //! ever replaced, also when it appears while the export runs.
 //!
-//! Compression runs on a thread of its own, over blocks that are handed back and forth.
+//! Compression runs on a thread of its own, over blocks that are handed back and forth; so does writing when the export
+//! may have more than one thread.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,18 +16,18 @@ use std::thread::JoinHandle;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::export::ExportError;
+use crate::export::{ExportError, Options};
 
 /// Bytes of one block given to the system or to the compressor at once.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Room beyond a block, so that one event more does not move it.
 const BLOCK_ROOM: usize = 64 << 10;
-/// Blocks on their way to the compressor.
+/// Blocks on their way to the thread that writes.
 const BLOCKS_WAITING: usize = 4;
 
 enum Sink<'a> {
     File(File),
-    Gzip(Option<Compressor>),
+    Thread(Option<WriterThread>),
     Writer(&'a mut dyn Write),
     WriterGzip(Box<GzEncoder<&'a mut dyn Write>>),
 }
@@ -35,34 +36,33 @@ impl std::fmt::Debug for Sink<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::File(_) => "File",
-            Self::Gzip(_) => "Gzip",
+            Self::Thread(_) => "Thread",
             Self::Writer(_) => "Writer",
             Self::WriterGzip(_) => "WriterGzip",
         })
     }
 }
 
+/// A thread that writes blocks to a file, compressed or as they are.
 #[derive(Debug)]
-struct Compressor {
+struct WriterThread {
     full: SyncSender<Vec<u8>>,
     empty: Receiver<Vec<u8>>,
     thread: JoinHandle<io::Result<()>>,
 }
 
-impl Compressor {
-    fn start(file: File) -> io::Result<Self> {
+impl WriterThread {
+    fn start(mut file: File, gzip: bool) -> io::Result<Self> {
         let (full, work) = sync_channel::<Vec<u8>>(BLOCKS_WAITING);
         let (back, empty) = sync_channel::<Vec<u8>>(BLOCKS_WAITING + 2);
         let thread = std::thread::Builder::new()
-            .name("compress".to_owned())
+            .name(if gzip { "compress" } else { "write" }.to_owned())
             .spawn(move || {
-                let mut encoder = GzEncoder::new(file, Compression::fast());
-                for mut block in work {
-                    encoder.write_all(&block)?;
-                    block.clear();
-                    // Nobody waits for it when the writer is done.
-                    let _ = back.try_send(block);
+                if !gzip {
+                    return write_all(&mut file, work, &back);
                 }
+                let mut encoder = GzEncoder::new(file, Compression::fast());
+                write_all(&mut encoder, work, &back)?;
                 encoder.finish()?.flush()
             })?;
         Ok(Self {
@@ -81,8 +81,22 @@ impl Compressor {
         drop(self.full);
         self.thread
             .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the compressor stopped")))
+            .unwrap_or_else(|_| Err(io::Error::other("the thread that writes has stopped")))
     }
+}
+
+fn write_all(
+    to: &mut impl Write,
+    work: Receiver<Vec<u8>>,
+    back: &SyncSender<Vec<u8>>,
+) -> io::Result<()> {
+    for mut block in work {
+        to.write_all(&block)?;
+        block.clear();
+        // Nobody waits for it when the export is done.
+        let _ = back.try_send(block);
+    }
+    Ok(())
 }
 
 /// One file that is being written.
@@ -100,6 +114,8 @@ pub(crate) struct Output<'a> {
     sink: Option<Sink<'a>>,
     target: PathBuf,
     gzip: bool,
+    /// True when files are written by a thread of their own.
+    apart: bool,
     force: bool,
     parts: Vec<Part>,
     part_bytes: u64,
@@ -121,13 +137,18 @@ fn part_path(target: &Path, number: usize) -> PathBuf {
 
 impl<'a> Output<'a> {
     /// An output to a file and, if need be, further parts beside it.
-    pub(crate) fn file(target: &Path, gzip: bool, force: bool) -> Result<Self, ExportError> {
+    pub(crate) fn file(
+        target: &Path,
+        gzip: bool,
+        options: &Options<'_>,
+    ) -> Result<Self, ExportError> {
         let mut output = Self {
             block: Vec::with_capacity(BLOCK_BYTES + BLOCK_ROOM),
             sink: None,
             target: target.to_owned(),
             gzip,
-            force,
+            apart: gzip || options.threads > 1,
+            force: options.force,
             parts: Vec::new(),
             part_bytes: 0,
             bytes: 0,
@@ -149,6 +170,7 @@ impl<'a> Output<'a> {
             sink: Some(sink),
             target: PathBuf::from("-"),
             gzip,
+            apart: false,
             force: false,
             parts: Vec::new(),
             part_bytes: 0,
@@ -209,10 +231,10 @@ impl<'a> Output<'a> {
         };
         self.parts.push(Part { target, temporary });
         self.part_bytes = 0;
-        self.sink = Some(if self.gzip {
-            let compressor = Compressor::start(file)
-                .map_err(|error| self.error("starting the compressor for", error))?;
-            Sink::Gzip(Some(compressor))
+        self.sink = Some(if self.apart {
+            let thread = WriterThread::start(file, self.gzip)
+                .map_err(|error| self.error("starting a thread for", error))?;
+            Sink::Thread(Some(thread))
         } else {
             Sink::File(file)
         });
@@ -270,20 +292,20 @@ impl<'a> Output<'a> {
             Some(Sink::File(file)) => file.write_all(&self.block),
             Some(Sink::Writer(writer)) => writer.write_all(&self.block),
             Some(Sink::WriterGzip(encoder)) => encoder.write_all(&self.block),
-            Some(Sink::Gzip(compressor)) => {
-                let next = compressor
+            Some(Sink::Thread(thread)) => {
+                let next = thread
                     .as_ref()
-                    .and_then(|compressor| compressor.empty.try_recv().ok())
+                    .and_then(|thread| thread.empty.try_recv().ok())
                     .unwrap_or_else(|| Vec::with_capacity(BLOCK_BYTES + BLOCK_ROOM));
                 let block = std::mem::replace(&mut self.block, next);
-                let taken = compressor.as_mut().is_some_and(|one| one.give(block));
+                let taken = thread.as_mut().is_some_and(|one| one.give(block));
                 if taken {
                     Ok(())
                 } else {
                     // The thread has ended early: its own error says why.
-                    match compressor.take().map(Compressor::finish) {
+                    match thread.take().map(WriterThread::finish) {
                         Some(Err(error)) => Err(error),
-                        _ => Err(io::Error::other("the compressor stopped")),
+                        _ => Err(io::Error::other("the thread that writes has stopped")),
                     }
                 }
             }
@@ -296,7 +318,7 @@ impl<'a> Output<'a> {
     fn close_part(&mut self) -> Result<(), ExportError> {
         self.flush()?;
         let closed = match self.sink.take() {
-            Some(Sink::Gzip(Some(compressor))) => compressor.finish(),
+            Some(Sink::Thread(Some(thread))) => thread.finish(),
             Some(Sink::Writer(writer)) => writer.flush(),
             Some(Sink::WriterGzip(encoder)) => encoder.finish().and_then(|writer| writer.flush()),
             _ => Ok(()),
@@ -348,8 +370,8 @@ impl<'a> Output<'a> {
 
 impl Drop for Output<'_> {
     fn drop(&mut self) {
-        if let Some(Sink::Gzip(Some(compressor))) = self.sink.take() {
-            let _ = compressor.finish();
+        if let Some(Sink::Thread(Some(thread))) = self.sink.take() {
+            let _ = thread.finish();
         }
         for part in &self.parts {
             let _ = fs::remove_file(&part.temporary);

@@ -105,10 +105,12 @@ fn records_that_say_anything_at_all() {
     let mut checked = 0;
     for seed in 0..120 {
         let trace = random_region(seed).trace();
-        for batch_records_max in [7, 1 << 20] {
+        let mut first = None;
+        for (batch_records_max, threads) in [(7, 1), (7, 3), (1 << 20, 1)] {
             let options = Options {
                 force: true,
                 batch_records_max,
+                threads,
                 ..Options::default()
             };
             let path = folder.file("out.json");
@@ -127,16 +129,17 @@ fn records_that_say_anything_at_all() {
                 check_rules(&value);
                 arrows(&value);
             }
-            export(
-                std::slice::from_ref(&trace),
-                &folder.file("out.pftrace"),
-                &options,
-            )
-            .unwrap();
+            let path = folder.file("out.pftrace");
+            export(std::slice::from_ref(&trace), &path, &options).unwrap();
+            let both = (text, std::fs::read(&path).unwrap());
+            assert!(
+                *first.get_or_insert_with(|| both.clone()) == both,
+                "seed {seed}: other bytes in batches of {batch_records_max} on {threads} threads"
+            );
         }
     }
     assert!(checked > 50);
-    println!("{checked} of 240 checked to the nanosecond");
+    println!("{checked} of 360 checked to the nanosecond");
 }
 
 #[test]

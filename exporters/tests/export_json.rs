@@ -1265,13 +1265,14 @@ fn the_same_records_give_the_same_bytes_in_whatever_lanes_and_order() {
 }
 
 #[test]
-fn small_batches_give_the_same_bytes_as_one() {
+fn small_batches_and_any_number_of_threads_give_the_same_bytes() {
     let trace = shuffled(3);
     for name in ["out.json", "out.pftrace"] {
         let folder = Folder::new();
-        let bytes = |batch_records_max| {
+        let bytes = |batch_records_max, threads| {
             let options = Options {
                 batch_records_max,
+                threads,
                 force: true,
                 ..Options::default()
             };
@@ -1279,9 +1280,14 @@ fn small_batches_give_the_same_bytes_as_one() {
             export(std::slice::from_ref(&trace), &path, &options).unwrap();
             std::fs::read(path).unwrap()
         };
-        let whole = bytes(1 << 20);
-        for batch in [1, 50, 599, 600] {
-            assert!(bytes(batch) == whole, "{name} in batches of {batch}");
+        let whole = bytes(1 << 20, 1);
+        for batch in [1, 50, 599, 600, 1 << 20] {
+            for threads in [1, 2, 3, 16] {
+                assert!(
+                    bytes(batch, threads) == whole,
+                    "{name} in batches of {batch} on {threads} threads"
+                );
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ pub fn export(input: &Input, format: Format, sound: fn(&[u8], &ExportReport)) {
     if input.small {
         let small = Options {
             batch_records_max: 7,
+            threads: input.threads,
             ..options
         };
         let (again, report_again) =

@@ -10,6 +10,7 @@
 //! | 3 | export session 1 only |
 //! | 4 | hold 7 records at most, and compare with an export that holds all |
 //! | 5 | a second, sound process beside it |
+//! | 6 | with bit 4: on three threads |
 //!
 //! A change is 12 bytes: which word (u32), what to do (u8), unused (u8 × 3 become the low half of) the value (u32).
 
@@ -38,6 +39,8 @@ pub struct Input {
     pub small: bool,
     /// A second process.
     pub several: bool,
+    /// Threads of that export.
+    pub threads: usize,
 }
 
 impl Input {
@@ -57,6 +60,7 @@ impl Input {
             session: (how & 8 != 0).then_some(1),
             small: how & 16 != 0,
             several: how & 32 != 0,
+            threads: if how & 64 != 0 { 3 } else { 1 },
         })
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crate::counters::Counter;
 use crate::loss::{LossReason, Losses};
-use crate::record::{Kind, flag};
+use crate::record::{Kind, Record, flag};
 use crate::session_end::{Proof, SessionEnd, Verdict, Work};
 use crate::trace::Trace;
 
@@ -98,6 +98,53 @@ impl SessionReport {
             },
         )
     }
+
+    /// Counts one of the session's records, all but [`Flagged::no_launch`].
+    #[inline]
+    pub fn add(&mut self, record: &Record<'_>) {
+        let window = self.window();
+        let work = match record.kind() {
+            Some(Kind::Dispatch) => &mut self.dispatches,
+            Some(Kind::Copy) => &mut self.copies,
+            Some(Kind::Api) => {
+                self.api_recorded += 1;
+                return;
+            }
+            _ => return,
+        };
+        work.recorded += 1;
+        let flags = device_flags(record.flags(), record.start(), record.end(), window);
+        if flags != 0 {
+            let flagged = &mut self.flagged;
+            flagged.untimed += u64::from(flags & flag::UNTIMED != 0);
+            flagged.end_before_start += u64::from(flags & flag::END_BEFORE_START != 0);
+            flagged.outside_window += u64::from(flags & flag::OUTSIDE_WINDOW != 0);
+            flagged.unknown_stream += u64::from(flags & flag::UNKNOWN_STREAM != 0);
+        }
+    }
+
+    /// The verdict over what is really in the file: never better than the closing record said. Call once, when all
+    /// records are counted.
+    pub fn judge(&mut self) {
+        let missing = self.missing();
+        let issued = (self.dispatches.issued).saturating_add(self.copies.issued);
+        if self.unfinished {
+            self.proof = Proof::None;
+            self.verdict = if missing > 0 {
+                Verdict::Incomplete
+            } else if issued == 0 {
+                Verdict::Empty
+            } else {
+                self.proof = Proof::Pairs;
+                Verdict::Complete
+            };
+        } else if missing > 0 && self.verdict != Verdict::Heuristic {
+            self.verdict = Verdict::Incomplete;
+        }
+        if missing == 0 && self.unfinished {
+            self.low_watermark = self.high_watermark;
+        }
+    }
 }
 
 /// A hasher for keys that are one word: the runtime's own spread instead of a keyed hash, which the passes over millions
@@ -173,7 +220,26 @@ pub fn launch_ids(trace: &Trace) -> IdSet {
 
 /// The reports of all sessions, in order; not of those that were released.
 pub fn sessions(trace: &Trace) -> Vec<SessionReport> {
+    let mut reports = outlines(trace);
     let launches = launch_ids(trace);
+    let places = Places::of(&reports);
+    for entry in trace.entries() {
+        let record = entry.record;
+        let Some(at) = places.find(record.session()) else {
+            continue;
+        };
+        reports[at].add(&record);
+        reports[at].flagged.no_launch += u64::from(lacks_launch(&record, &launches));
+    }
+    for report in &mut reports {
+        report.judge();
+    }
+    reports
+}
+
+/// What facts and counters say of all sessions, in order, before their records are counted: a reader that passes over the
+/// records anyway gives each to [`SessionReport::add`], adds [`Flagged::no_launch`], and calls [`SessionReport::judge`].
+pub fn outlines(trace: &Trace) -> Vec<SessionReport> {
     let mut reports: Vec<SessionReport> = Vec::new();
     let begins = trace
         .facts()
@@ -192,14 +258,10 @@ pub fn sessions(trace: &Trace) -> Vec<SessionReport> {
         }
     }
     reports.sort_by_key(|report| report.id);
-    let place: ByWord<usize> = reports
-        .iter()
-        .enumerate()
-        .map(|(index, report)| (report.id, index))
-        .collect();
+    let places = Places::of(&reports);
     for end in ends {
-        if let Some(&index) = place.get(&end.session) {
-            take_end(&mut reports[index], end);
+        if let Some(&at) = places.0.get(&end.session) {
+            take_end(&mut reports[at], end);
         }
     }
     for report in &mut reports {
@@ -209,41 +271,36 @@ pub fn sessions(trace: &Trace) -> Vec<SessionReport> {
             !ends.iter().any(|end| end.session == report.id),
         );
     }
-    for entry in trace.entries() {
-        let record = entry.record;
-        let Some(&index) = place.get(&u64::from(record.session())) else {
-            continue;
-        };
-        let report = &mut reports[index];
-        let work = match record.kind() {
-            Some(Kind::Dispatch) => &mut report.dispatches,
-            Some(Kind::Copy) => &mut report.copies,
-            Some(Kind::Api) => {
-                report.api_recorded += 1;
-                continue;
-            }
-            _ => continue,
-        };
-        work.recorded += 1;
-        let flags = device_flags(
-            record.flags(),
-            record.start(),
-            record.end(),
-            report.window(),
-        );
-        let flagged = &mut report.flagged;
-        flagged.untimed += u64::from(flags & flag::UNTIMED != 0);
-        flagged.end_before_start += u64::from(flags & flag::END_BEFORE_START != 0);
-        flagged.outside_window += u64::from(flags & flag::OUTSIDE_WINDOW != 0);
-        flagged.unknown_stream += u64::from(flags & flag::UNKNOWN_STREAM != 0);
-        let joined = launches.contains(record.correlation_id()) && record.correlation_id() != 0
-            || launches.contains(record.ancestor_id()) && record.ancestor_id() != 0;
-        flagged.no_launch += u64::from(!joined);
-    }
-    for report in &mut reports {
-        judge(report);
-    }
     reports
+}
+
+/// Where each session's report lies.
+#[derive(Debug)]
+struct Places(ByWord<usize>);
+
+impl Places {
+    fn of(reports: &[SessionReport]) -> Self {
+        Self(
+            reports
+                .iter()
+                .enumerate()
+                .map(|(at, report)| (report.id, at))
+                .collect(),
+        )
+    }
+
+    #[inline]
+    fn find(&self, session: u32) -> Option<usize> {
+        self.0.get(&u64::from(session)).copied()
+    }
+}
+
+/// True for a dispatch or copy whose ids lead to no recorded API call.
+pub fn lacks_launch(record: &Record<'_>, launches: &IdSet) -> bool {
+    let leads = |id| id != 0 && launches.contains(id);
+    matches!(record.kind(), Some(Kind::Dispatch | Kind::Copy))
+        && !leads(record.correlation_id())
+        && !leads(record.ancestor_id())
 }
 
 fn take_end(report: &mut SessionReport, end: &SessionEnd) {
@@ -301,27 +358,5 @@ fn take_counters(report: &mut SessionReport, trace: &Trace, unfinished: bool) {
         report
             .lost
             .count(LossReason::SdkDropped, trace.sdk_dropped());
-    }
-}
-
-/// The verdict over what is really in the file: never better than the closing record said.
-fn judge(report: &mut SessionReport) {
-    let missing = report.missing();
-    let issued = (report.dispatches.issued).saturating_add(report.copies.issued);
-    if report.unfinished {
-        report.proof = Proof::None;
-        report.verdict = if missing > 0 {
-            Verdict::Incomplete
-        } else if issued == 0 {
-            Verdict::Empty
-        } else {
-            report.proof = Proof::Pairs;
-            Verdict::Complete
-        };
-    } else if missing > 0 && report.verdict != Verdict::Heuristic {
-        report.verdict = Verdict::Incomplete;
-    }
-    if missing == 0 && report.unfinished {
-        report.low_watermark = report.high_watermark;
     }
 }

@@ -432,7 +432,19 @@ impl Trace {
     /// All records of sessions, lane by lane, in the order in which each lane wrote them. Facts are in
     /// [`Trace::facts`]. Reads each published cell once and allocates nothing.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
+        self.entries_of(0..self.runs())
+    }
+
+    /// How many runs of published cells there are, at most one a segment: for readers that share the work.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The part of [`Trace::entries`] that lies in some of the runs; all runs one after the other give all of them.
+    pub fn entries_of(&self, runs: std::ops::Range<usize>) -> impl Iterator<Item = Entry<'_>> + '_ {
         self.runs
+            .get(runs)
+            .unwrap_or_default()
             .iter()
             .filter(|run| run.kind == SegmentKind::Records)
             .flat_map(move |run| {

@@ -13,7 +13,7 @@ use strandline::report;
 use crate::args;
 use crate::child::Ended;
 use crate::counts::Counts;
-use crate::export::Target;
+use crate::export::{Target, threads};
 use crate::failure::{Failure, code};
 use crate::record::Plan;
 use crate::{input, place, summary};
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &args::Demo) -> Result<u8, Failure> {
     }
     let traces = [input::open(&trace_path)?];
     for path in [&json, &perfetto] {
-        Target::parse(path)?.write(&traces, true)?;
+        Target::parse(path)?.write(&traces, true, threads())?;
     }
     let [trace] = &traces;
     let reports = report::sessions(trace);

@@ -32,21 +32,37 @@ pub(crate) fn run(args: &args::Export) -> Result<u8, Failure> {
         .map(|path| input::open(path))
         .collect::<Result<_, _>>()?;
     let mut counts = Counts::default();
-    for trace in &traces {
-        counts.add(trace, &strandline::report::sessions(trace));
-    }
-    match &target {
+    let report = match &target {
         Some(target) => {
-            let report = target.write(&traces, args.force)?;
+            let threads = args.threads.map_or_else(threads, usize::from);
+            let report = target.write(&traces, args.force, threads)?;
             for file in &report.files {
                 say(format_args!("wrote {}", file.display()));
             }
+            Some(report)
         }
-        None => to_stdout(&traces)?,
+        None => {
+            to_stdout(&traces, args.threads.map_or_else(threads, usize::from))?;
+            None
+        }
+    };
+    match (&traces[..], report) {
+        // The export has judged them on its way.
+        ([trace], Some(report)) => counts.add(trace, &report.sessions),
+        _ => {
+            for trace in &traces {
+                counts.add(trace, &strandline::report::sessions(trace));
+            }
+        }
     }
     say(counts.loss_line());
     say(counts.verdict_line());
     Ok(counts.code())
+}
+
+/// Threads that an export gets when nobody says how many: more than this wait for the one that writes.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
 }
 
 /// An output file, split into stem and extension.
@@ -143,12 +159,18 @@ impl Target {
     }
 
     /// Writes traces to it, and says which files were made.
-    pub(crate) fn write(&self, traces: &[Trace], force: bool) -> Result<ExportReport, Failure> {
+    pub(crate) fn write(
+        &self,
+        traces: &[Trace],
+        force: bool,
+        threads: usize,
+    ) -> Result<ExportReport, Failure> {
         for trace in traces {
             self.refuse_input(trace)?;
         }
         let options = Options {
             force,
+            threads,
             ..Options::default()
         };
         progress::during(&format!("writing {}", self.path.display()), || {
@@ -182,9 +204,13 @@ impl Target {
 }
 
 /// Writes Chrome JSON to standard output.
-fn to_stdout(traces: &[Trace]) -> Result<(), Failure> {
+fn to_stdout(traces: &[Trace], threads: usize) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match strandline_exporters::export_to(traces, Format::Json, &mut out, &Options::default()) {
+    let options = Options {
+        threads,
+        ..Options::default()
+    };
+    match strandline_exporters::export_to(traces, Format::Json, &mut out, &options) {
         Ok(_) => out.flush().map_err(|error| Failure::stdout(&error)),
         Err(ExportError::Io { error, .. }) => Err(Failure::stdout(&error)),
         Err(error) => Err(Failure::new(error.to_string())),

@@ -17,7 +17,7 @@ use strandline::settings::{Backing, Settings};
 use crate::args;
 use crate::child::{self, Ended};
 use crate::counts::Counts;
-use crate::export::Target;
+use crate::export::{Target, threads};
 use crate::failure::{Failure, advice, code, guard, reason, say};
 use crate::keeper::{Keeper, Kept};
 use crate::region_folder::Private;
@@ -269,7 +269,7 @@ impl Plan {
         let alive = process::is_alive(trace.header());
         let counts = Counts::of(&trace);
         let traces = [trace];
-        let report = target.write(&traces, self.force)?;
+        let report = target.write(&traces, self.force, threads())?;
         let [trace] = &traces;
         let header = trace.header();
         let simulated = if header.simulated {

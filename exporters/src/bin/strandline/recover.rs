@@ -13,7 +13,7 @@ use strandline::report::{self, SessionReport};
 
 use crate::args;
 use crate::counts::Counts;
-use crate::export::Target;
+use crate::export::{Target, threads};
 use crate::failure::{Failure, advice, code, reason, say};
 use crate::summary::{duration, printable};
 use crate::{input, process, region_folder};
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &args::Recover) -> Result<u8, Failure> {
     let mut counts = Counts::default();
     counts.add(&trace, &reports);
     if let Some(target) = &target {
-        let report = target.write(&[input::open(input)?], args.force)?;
+        let report = target.write(&[input::open(input)?], args.force, threads())?;
         for file in &report.files {
             say(format_args!("wrote {}", file.display()));
         }

@@ -1,0 +1,141 @@
+//! An export of a region of any size: how long it takes, how much memory beside the mapping, and whether all comes out.
+//!
+//! `cargo run --release -p strandline-exporters --example export_big -- FOLDER [RECORDS] [THREADS] [json|pftrace|keep]`
+//!
+//! Writes a sparse region of RECORDS (50,000,000) records to FOLDER, unless it is there, exports it with THREADS (1)
+//! threads, reads every part with a strict parser and counts. Prints one JSON object a line. Removes what it wrote, the
+//! region only without a format or "keep". 50 M records need 5 GB for the region and 15 GB for the JSON.
+
+#[path = "../tests/export_support/big.rs"]
+mod big;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use strandline::Trace;
+use strandline_exporters::{Options, export};
+
+/// Anonymous memory of this process, bytes: what it has beside mapped files.
+fn anonymous_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 1024
+}
+
+fn cpu_seconds() -> (f64, f64) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let behind = stat.rsplit(')').next().unwrap_or("");
+    let ticks: Vec<f64> = behind
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    match ticks[..] {
+        [user, system] => (user / 100.0, system / 100.0),
+        _ => (0.0, 0.0),
+    }
+}
+
+/// The highest anonymous memory while `work` runs, looked at every 2 ms.
+fn peak_of<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut peak = 0;
+            while !done.load(Ordering::Relaxed) {
+                peak = peak.max(anonymous_bytes());
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            peak
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        (result, watch.join().unwrap_or(0))
+    })
+}
+
+fn run(traces: &[Trace], out: &Path, threads: usize, written: big::Counts) {
+    let options = Options {
+        force: true,
+        threads,
+        ..Options::default()
+    };
+    let before = cpu_seconds();
+    let (begun, baseline) = (Instant::now(), anonymous_bytes());
+    let (report, peak) = peak_of(|| export(traces, out, &options).expect("an export"));
+    let (wall_s, after) = (begun.elapsed().as_secs_f64(), cpu_seconds());
+    let largest = report
+        .files
+        .iter()
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .max();
+    let json = out.extension().is_some_and(|extension| extension == "json");
+    let counts = if json {
+        big::count_json(&report.files).0
+    } else {
+        big::count_perfetto(&report.files[0])
+    };
+    // A kernel in another part than its call has no arrow there.
+    let whole = big::Counts {
+        arrows: written.arrows,
+        ..counts
+    } == written;
+    println!(
+        "{{\"file\":\"{}\",\"threads\":{threads},\"records\":{},\"bytes\":{},\"parts\":{},\"largest_part\":{},\"wall_s\":{wall_s:.2},\"user_s\":{:.2},\"system_s\":{:.2},\"peak_anonymous_bytes\":{peak},\"before_bytes\":{baseline},\"all_there\":{whole},\"arrows\":{},\"arrows_of\":{}}}",
+        out.file_name().unwrap_or_default().to_string_lossy(),
+        report.records,
+        report.bytes,
+        report.files.len(),
+        largest.unwrap_or(0),
+        after.0 - before.0,
+        after.1 - before.1,
+        counts.arrows,
+        written.arrows,
+    );
+    for file in report.files {
+        let _ = std::fs::remove_file(file);
+    }
+    assert!(whole, "{counts:?} of {written:?}");
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let folder = PathBuf::from(arguments.first().expect("a folder"));
+    let number = |at: usize, default: u64| {
+        arguments
+            .get(at)
+            .map_or(default, |text| text.parse().expect("a number"))
+    };
+    let (records, threads) = (number(1, 50_000_000), number(2, 1) as usize);
+    let only = arguments.get(3).map(String::as_str);
+    let region = folder.join(format!("big-{records}.slt"));
+    let groups = records / 10;
+    let written = big::Counts {
+        calls: groups * 6,
+        kernels: groups * 3,
+        marks: groups,
+        arrows: groups * 3,
+    };
+    if !region.exists() {
+        assert_eq!(
+            big::write_region(&region, records).expect("a region"),
+            written
+        );
+    }
+    let traces = [Trace::open(&region).expect("a region")];
+    for format in ["json", "pftrace"] {
+        if only.is_none_or(|only| only == format) {
+            let out = folder.join(format!("big-{records}.{format}"));
+            run(&traces, &out, threads, written);
+        }
+    }
+    if only.is_none() {
+        let _ = std::fs::remove_file(&region);
+    }
+}

@@ -1,0 +1,63 @@
+//! A region with far more records than are held in memory at once: everything comes out, in parts that each load by
+//! themselves. `--example export_big` is the same at any size, with figures.
+
+#[path = "export_support/big.rs"]
+mod big;
+
+use std::path::PathBuf;
+
+use strandline::Trace;
+use strandline_exporters::{Options, export};
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_million_records_of_64_lanes_come_out_in_parts_to_the_last_one() {
+    let folder = std::env::temp_dir().join(format!("strandline-big-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder(folder);
+    let region = folder.0.join("big.slt");
+    let written = big::write_region(&region, 1_000_000).unwrap();
+    let traces = [Trace::open(&region).unwrap()];
+    assert_eq!(traces[0].damage(), []);
+    let mut texts: Vec<Vec<u8>> = Vec::new();
+    for threads in [1, 3] {
+        let options = Options {
+            part_bytes_max: 50_000_000,
+            batch_records_max: 100_000,
+            force: true,
+            threads,
+            ..Options::default()
+        };
+        let report = export(&traces, &folder.0.join("big.json"), &options).unwrap();
+        assert!(report.files.len() > 3, "{:?}", report.files);
+        for file in &report.files {
+            assert!(file.metadata().unwrap().len() <= options.part_bytes_max);
+        }
+        let (counts, _) = big::count_json(&report.files);
+        // A kernel in another part than its call has no arrow there; nothing else may be missing.
+        assert_eq!(
+            big::Counts {
+                arrows: written.arrows,
+                ..counts
+            },
+            written
+        );
+        assert!(counts.arrows > written.arrows - 100 && counts.arrows == report.arrows);
+        texts.push(std::fs::read(&report.files[2]).unwrap());
+
+        let report = export(&traces, &folder.0.join("big.pftrace"), &options).unwrap();
+        assert_eq!(big::count_perfetto(&report.files[0]), written);
+        texts.push(std::fs::read(&report.files[0]).unwrap());
+    }
+    assert!(
+        texts[0] == texts[2] && texts[1] == texts[3],
+        "any number of threads"
+    );
+}
