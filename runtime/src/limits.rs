@@ -1,7 +1,74 @@
-//! Every maximum of the runtime, with its reason and its arithmetic.
+//! Every maximum of the runtime, with its reason, its arithmetic and its cost in bytes.
 //!
 //! Changing one number here breaks the build instead of the night: the assertions at the end say how the limits
-//! relate.
+//! relate, and the tests beside them hold this page's figures against a region and against the types.
+//!
+//! # What a region costs
+//!
+//! ```text
+//! segments     = budget / 64 KiB
+//! tables       = 4 KiB header + lanes * 4 KiB + segments * 128 B      backed and faulted in at load
+//! address space= tables + segments * 64 KiB                           mapped once, at load
+//! memory       = tables + what was backed of the segments             32 MiB ahead of demand, in steps of 2 MiB
+//! private      = places * 8 B + segments * 8.125 B + lanes * 512 B    ring places: segments, up to a power of two
+//!              + 512 KiB strings + 256 KiB streams + 128 KiB          tables of what was announced
+//!              + 8 MiB address space                                  one bit for each of the newest 64 M retired ids
+//! ```
+//!
+//! | budget | lanes | segments | tables | address space | memory at load | private at most |
+//! |---|---|---|---|---|---|---|
+//! | 1 MiB (least) | 4 | 16 | 24 KiB | 1.02 MiB | 1.02 MiB | 8.9 MiB |
+//! | 64 MiB | 256 | 1,024 | 1.13 MiB | 65.1 MiB | 33.1 MiB | 9.0 MiB |
+//! | 512 MiB (default) | 256 | 8,192 | 2.0 MiB | 514 MiB | 34.0 MiB | 9.1 MiB |
+//! | 64 GiB (most) | 4,096 | 1,048,576 | 144 MiB | 64.1 GiB | 176 MiB | 27 MiB |
+//!
+//! [`tables_bytes`], [`region_bytes`] and [`private_bytes`] are this arithmetic. Private memory is of that size at most:
+//! the bits of retired ids are used as ids come. Readers that map the region add nothing; flight mode's readers copy what is
+//! published.
+//!
+//! # What a record costs
+//!
+//! | what | cells | bytes |
+//! |---|---|---|
+//! | API call; with its arguments | 1; 2 | 64; 128 |
+//! | dispatch: issue and completion | 1 + 2 | 192 |
+//! | copy: issue and completion | 1 + 2 | 192 |
+//! | allocation, scratch | 2 | 128 |
+//! | range, mark, range's start or stop, external id | 1 | 64 |
+//! | change of a lane's thread | 1 | 64 |
+//! | kernel, once: symbol and name | 2, and 1 to 16 for each 1,000 bytes of name | 192 up |
+//! | stream, operation, label, thread's name, once | 1 + its name | 64 up |
+//! | anchor of the clocks, a second while a session is open | 1 | 5.3 MiB a day |
+//! | a session's begin and end | 1 + 8 and two anchors | 704 |
+//!
+//! A kernel launch through its API is 256 bytes: the default budget holds 2 M of them. A thread that makes a million
+//! one-cell records a second fills 61 MiB/s.
+//!
+//! # Who gets which segment
+//!
+//! - Each thread that appends has a lane with one open segment of records, and a lane that announced facts one open
+//!   segment of facts: a program with `n` threads needs `2 n` segments before anything else. A lane whose thread has ended
+//!   is handed on with its open segments.
+//! - The *sticky log* (facts) takes segments from the same budget and never gives one back. In window mode it may take the
+//!   last one. In flight mode it leaves a quarter of the reserve (which is a quarter of all segments, or two a lane if that
+//!   is more, but no more than half), then takes the oldest of its own lane's, but never the lane's last two. What does not
+//!   fit is counted as `sticky_full`, and names keep their hash.
+//! - In flight mode a session that stays open for weeks takes 5.3 MiB a day for its anchors: choose the budget by that.
+//! - The *ring* of sealed segments has a place for every segment, so it is never full: a segment is in it once, or in none.
+//! - *Free bits*: one for each segment, searched 64 at a time.
+//!
+//! # What happens at a limit
+//!
+//! | limit | what happens beyond it |
+//! |---|---|
+//! | budget | window: records are counted as `no_segment`; flight: the lane's oldest segment is reused and counted |
+//! | lanes | records of a thread without a lane are counted as `no_lane`; its issues and completions are still counted |
+//! | 8 sessions apart | counters of older ones share one block; records that come then are `late` |
+//! | 16 calls deep | deeper calls are recorded, only not listed as "inside of" |
+//! | 32 ranges deep | deeper ranges are not recorded; their pops still match |
+//! | 60,000 bytes of a string | it is cut and flagged |
+//! | 65,536 strings, 16,384 streams | a full table forgets: facts are announced again, which costs bytes, not truth |
+//! | file size, address space, locked memory | a status at load, never a signal ([`crate::Status::NoRegion`], [`crate::Memory`]) |
 
 /// Bytes of one cell: one cache line on every processor that GPUs are attached to today.
 pub const CELL_BYTES: usize = 64;
@@ -92,3 +159,130 @@ pub const LANE_COUNTERS_OFFSET: usize = 128;
 pub const LANE_INSIDE_OFFSET: usize = 2496;
 /// Offset of the stack of open ranges in a lane header, bytes.
 pub const LANE_RANGES_OFFSET: usize = 3008;
+
+/// Lanes have no more private memory than this beside their page of the region, bytes.
+pub const LANE_PRIVATE_BYTES_MAX: u64 = 512;
+/// Address space of the retired ids' bits and their pages' rounds, bytes: 64 M ids, in pages of 4,096.
+const RETIRED_BYTES: u64 = (1 << 26) / 8 + (1 << 26) / 4096 * 8;
+
+/// Segments of a budget.
+pub const fn segments_of(budget_bytes: u64) -> u64 {
+    budget_bytes / SEGMENT_BYTES as u64
+}
+
+/// Bytes of header, lane table and segment table, up to whole pages.
+pub const fn tables_bytes(lanes: u64, segments: u64) -> u64 {
+    let bytes =
+        HEADER_BYTES as u64 + lanes * LANE_BYTES as u64 + segments * SEGMENT_ENTRY_BYTES as u64;
+    bytes.next_multiple_of(4096)
+}
+
+/// Bytes of a region's file and of its address space (up to 2 MiB more with huge pages).
+pub const fn region_bytes(lanes: u64, segments: u64) -> u64 {
+    tables_bytes(lanes, segments) + segments * SEGMENT_BYTES as u64
+}
+
+/// Bytes of private memory beside the region, at most.
+pub const fn private_bytes(lanes: u64, segments: u64) -> u64 {
+    let ring = segments.next_power_of_two() * 8;
+    let links_and_bits = segments * 8 + segments.div_ceil(64) * 8;
+    let tables = (INTERN_SLOTS * 8 + HANDLE_SLOTS * 16) as u64;
+    ring + links_and_bits + lanes * LANE_PRIVATE_BYTES_MAX + tables + RETIRED_BYTES
+}
+
+const _: () = assert!(
+    BUDGET_BYTES_MIN.is_multiple_of(SEGMENT_BYTES as u64)
+        && BUDGET_BYTES_DEFAULT.is_multiple_of(SEGMENT_BYTES as u64)
+        && BUDGET_BYTES_MIN <= BUDGET_BYTES_DEFAULT
+        && segments_of(BUDGET_BYTES_DEFAULT) <= SEGMENT_COUNT_MAX as u64,
+    "budgets are whole segments, within the most"
+);
+const _: () = assert!(
+    segments_of(BUDGET_BYTES_MIN) >= 4,
+    "the least budget gives one thread records and facts, and as much again"
+);
+const _: () = assert!(
+    SEGMENT_COUNT_MAX <= u32::MAX as usize && LANE_COUNT_MAX <= u16::MAX as usize,
+    "a segment's number fits the ring's and the entry's 32 bits, a lane's the entry's 16"
+);
+const _: () = assert!(SEGMENT_ENTRY_BYTES.is_multiple_of(2 * CELL_BYTES));
+const _: () = assert!(LANE_COUNT_DEFAULT <= LANE_COUNT_MAX);
+const _: () = assert!(
+    region_bytes(LANE_COUNT_MAX as u64, SEGMENT_COUNT_MAX as u64) < 1 << 37,
+    "the largest region is a sliver of 47 bits of address space"
+);
+const _: () = assert!(
+    STRING_BYTES_MAX.div_ceil(RECORD_CELLS_MAX * CELL_BYTES - 24) * RECORD_CELLS_MAX
+        <= SEGMENT_CELLS,
+    "the longest string fits one segment, 24 bytes of head in each part"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mib(bytes: u64) -> f64 {
+        bytes as f64 / f64::from(1 << 20)
+    }
+
+    #[test]
+    fn the_page_s_figures() {
+        let row = |budget: u64, lanes: u64| {
+            let segments = segments_of(budget);
+            let tables = tables_bytes(lanes, segments);
+            let at_load = tables + budget.min(AHEAD_BYTES);
+            (
+                segments,
+                tables,
+                mib(region_bytes(lanes, segments)),
+                mib(at_load),
+                mib(private_bytes(lanes, segments)),
+            )
+        };
+        let close = |found: f64, page: f64| (found - page).abs() <= page * 0.01;
+        for (budget, lanes, segments, tables_mib, region_mib, at_load_mib, private_mib) in [
+            (BUDGET_BYTES_MIN, 4, 16, 0.0234, 1.02, 1.02, 8.88),
+            (64 << 20, 256, 1_024, 1.13, 65.1, 33.1, 9.0),
+            (BUDGET_BYTES_DEFAULT, 256, 8_192, 2.0, 514.0, 34.0, 9.13),
+            (64 << 30, 4_096, 1 << 20, 144.0, 65_680.0, 176.0, 27.0),
+        ] {
+            let (found, tables, region, at_load, private) = row(budget, lanes);
+            assert_eq!(found, segments);
+            assert!(close(mib(tables), tables_mib), "{}", mib(tables));
+            assert!(close(region, region_mib), "{region}");
+            assert!(close(at_load, at_load_mib), "{at_load}");
+            assert!(close(private, private_mib), "{private}");
+        }
+        // A launch: an API call, an issue and a completion.
+        assert_eq!(BUDGET_BYTES_DEFAULT / (CELL_BYTES as u64 * 4), 2 << 20);
+        assert!(close(mib(86_400 * CELL_BYTES as u64), 5.3));
+    }
+
+    #[test]
+    fn a_real_region_and_the_types_are_of_these_sizes() {
+        assert!(size_of::<crate::lane::Lane>() as u64 <= LANE_PRIVATE_BYTES_MAX);
+        for (lanes, segments) in [(1, 1), (7, 33), (256, 8_192)] {
+            let mut header = crate::header::tests::sample();
+            (header.lane_count, header.segment_count) = (lanes, segments);
+            let path = std::env::temp_dir().join(format!(
+                "strandline-limits-{}-{segments}.slt",
+                std::process::id()
+            ));
+            let file = std::fs::File::options()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(&path)
+                .unwrap();
+            std::fs::remove_file(&path).unwrap();
+            let region =
+                crate::region::Region::create(file, path, header, Default::default()).unwrap();
+            let (lanes, segments) = (lanes.into(), segments.into());
+            assert_eq!(
+                region.header().segments_offset,
+                tables_bytes(lanes, segments)
+            );
+            assert_eq!(region.header().region_bytes, region_bytes(lanes, segments));
+        }
+    }
+}
