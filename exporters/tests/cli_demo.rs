@@ -293,3 +293,52 @@ fn tool_paths_are_absolute_and_what_the_loader_needs() {
     }
     run(&folder, &["tool-path", "cupti"]).fails(1, &["looking for libstrandline_cupti.so"]);
 }
+
+/// A stream keeps its live region and its file in folders of their own while the program runs, and nothing is left of
+/// either: what the program did not write itself is brought to the file.
+#[test]
+fn a_stream_is_whole_or_says_what_was_lost_also_when_its_program_is_killed() {
+    let folder = Folder::new("stream");
+    let graph = |replays: &str| format!("{STRANDLINE} sim graph --replays {replays} 2>&1");
+    let record = |out: &str, script: &str| {
+        let args = [
+            "record", "--sim", "--mode", "stream", "--budget", "8M", "-o", out,
+        ];
+        let mut command = strandline(&folder);
+        command.args(args).args(["--", "/bin/sh", "-c", script]);
+        Done::of(command.output().unwrap())
+    };
+    let summary = |file: &str| {
+        let done = run(&folder, &["summary", "--json", file]);
+        serde_json::from_str::<Value>(&done.out).expect("a summary")
+    };
+    let done = record("whole.slt", &graph("2000"));
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let whole = summary("whole.slt");
+    let text = run(&folder, &["summary", "whole.slt"]).out;
+    assert!(text.contains("  mode      stream\n"), "{text}");
+    let work = &whole["sessions"][0]["dispatches"];
+    assert_eq!(work["issued"], 64_000, "{done:?}");
+    let number = |value: &Value| value.as_u64().expect("a number");
+    // On a machine without a free core the collector may come too late: then it says so.
+    let lost = number(&whole["sessions"][0]["lost"]["no_segment"]);
+    let missing = number(&work["missing"]);
+    assert!(missing <= lost, "{done:?}");
+    assert_eq!(number(&work["recorded"]) + missing, 64_000, "{done:?}");
+    // More than the region holds.
+    assert!(number(&work["recorded"]) > 20_000, "{done:?}");
+
+    let script = format!("{} & p=$!; sleep 0.4; kill -9 $p; wait", graph("2000000"));
+    let done = record("killed.slt", &script);
+    assert!(done.err.contains("wrote killed.slt"), "{done:?}");
+    assert!(done.err.contains("sessions never closed 1"), "{done:?}");
+    let killed = summary("killed.slt");
+    assert!(number(&killed["sessions"][0]["dispatches"]["recorded"]) > 0);
+    assert!(folder.left_over().is_empty(), "{:?}", folder.left_over());
+    let beside = fs::read_dir(folder.path(".")).unwrap();
+    let beside: Vec<_> = beside
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name.to_string_lossy().starts_with(".strandline"))
+        .collect();
+    assert!(beside.is_empty(), "{beside:?}");
+}

@@ -20,8 +20,8 @@ use crate::counters::Counter;
 use crate::hash;
 use crate::header::{Header, Mode, NEWEST_SESSION_OFFSET, PHASE_OFFSET, VERSION};
 use crate::limits::{
-    CELL_BYTES, CELL_WORDS, HEADER_BYTES, LANE_BYTES, LANE_COUNTERS_OFFSET, SEGMENT_BYTES,
-    SEGMENT_CELLS, SEGMENT_ENTRY_BYTES, SESSION_SLOT_WORDS, SESSION_SLOTS,
+    CELL_BYTES, CELL_WORDS, HEADER_BYTES, LANE_BYTES, LANE_COUNTERS_OFFSET, LANE_REUSED_OFFSET,
+    SEGMENT_BYTES, SEGMENT_CELLS, SEGMENT_ENTRY_BYTES, SESSION_SLOT_WORDS, SESSION_SLOTS,
 };
 use crate::record::{Kind, head_word, high, pair};
 use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
@@ -41,6 +41,7 @@ pub struct Builder {
     header: Header,
     segments: Vec<Segment>,
     counters: Vec<(u16, u64, Counter, u64)>,
+    reused_cells: Vec<(u16, u64)>,
     newest_session: u64,
 }
 
@@ -86,6 +87,7 @@ impl Builder {
             },
             segments: Vec::new(),
             counters: Vec::new(),
+            reused_cells: Vec::new(),
             newest_session: 0,
         }
     }
@@ -250,6 +252,13 @@ impl Builder {
         self
     }
 
+    /// Sets how many cells a lane has reused in flight mode.
+    pub fn reused_cells(&mut self, lane: u16, cells: u64) -> &mut Self {
+        self.header.lane_count = self.header.lane_count.max(u32::from(lane) + 1);
+        self.reused_cells.push((lane, cells));
+        self
+    }
+
     /// The region's bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut header = self.header.clone();
@@ -274,6 +283,10 @@ impl Builder {
                 + session as usize % SESSION_SLOTS * SESSION_SLOT_WORDS * 8;
             put(block, session);
             put(block + counter as usize * 8, value);
+        }
+        for &(lane, cells) in &self.reused_cells {
+            let offset = usize::from(lane) * LANE_BYTES + LANE_REUSED_OFFSET;
+            put(header.lane_table_offset as usize + offset, cells);
         }
         for (index, segment) in self.segments.iter().enumerate() {
             let entry = header.segment_table_offset as usize + index * SEGMENT_ENTRY_BYTES;

@@ -43,6 +43,9 @@ pub const VERSION: u32 = 1;
 /// Feature bits of "must understand" that this crate knows.
 pub const KNOWN_FEATURES: u64 = 0;
 
+/// Feature bit of "may ignore": the file that a stream was written to. No segment of it is ever reused.
+pub const FEATURE_STREAM_OUTPUT: u64 = 1;
+
 /// Byte offset of the phase word.
 pub const PHASE_OFFSET: usize = 256;
 /// Byte offset of the heartbeat word.
@@ -307,6 +310,11 @@ fn checksum(bytes: &[u8]) -> u64 {
 }
 
 impl Header {
+    /// True for the file that a stream was written to; false for the region that it came from.
+    pub fn is_stream_output(&self) -> bool {
+        self.features_may_ignore & FEATURE_STREAM_OUTPUT != 0
+    }
+
     /// The header as bytes, with its checksum and all changing words 0.
     pub fn encode(&self) -> Box<[u8; HEADER_BYTES]> {
         let mut bytes = Box::new([0u8; HEADER_BYTES]);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock_watch::ClockWatch;
 use crate::hash;
+use crate::header::Mode;
 use crate::limits::{CELL_WORDS, SEGMENT_CELLS};
 use crate::runtime::Runtime;
 use crate::segment_entry::{SegmentState, StateWord, word};
@@ -30,7 +31,7 @@ const NAMES_EVERY: u32 = 10;
 const CHECKSUMS: usize = 64;
 
 impl Runtime {
-    /// Starts the housekeeper. `ask` makes the SDK deliver its retirements (see [`Ask`]); `each_round` is the vendor
+    /// Starts the housekeeper and, in stream mode with a file, the collector's thread. `ask` makes the SDK deliver its retirements (see [`Ask`]); `each_round` is the vendor
     /// layer's own housekeeping.
     ///
     /// # Errors
@@ -40,6 +41,7 @@ impl Runtime {
         ask: Option<Box<dyn FnMut() + Send>>,
         each_round: Option<Box<dyn FnMut() + Send>>,
     ) -> std::io::Result<std::thread::JoinHandle<()>> {
+        self.start_collector()?;
         let all_signals = block_signals();
         let thread = std::thread::Builder::new()
             .name("strandline".to_owned())
@@ -62,7 +64,10 @@ impl Runtime {
             self.beat();
             self.back_ahead();
             self.account_closed(ask.as_mut().map(|ask| &mut **ask as Ask<'_>));
-            if let Ok(mut released) = self.released.try_lock() {
+            // In stream mode the ring is the collector's.
+            if self.region().header().mode != Mode::Stream
+                && let Ok(mut released) = self.released.try_lock()
+            {
                 self.checksum_sealed(&mut released.ring_head, CHECKSUMS);
                 self.free_released(&mut released);
             }
@@ -125,7 +130,7 @@ impl Runtime {
     }
 }
 
-fn block_signals() -> libc::sigset_t {
+pub(crate) fn block_signals() -> libc::sigset_t {
     // SAFETY: plain data; sigfillset and pthread_sigmask write to sets that are ours.
     unsafe {
         let mut all = std::mem::zeroed();
@@ -136,7 +141,7 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
-fn restore_signals(old: &libc::sigset_t) {
+pub(crate) fn restore_signals(old: &libc::sigset_t) {
     // SAFETY: restores this thread's own mask, as it was.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
 }

@@ -774,17 +774,21 @@ impl Lane {
         }
     }
 
-    /// Flight mode: the lane has a segment to reuse, and what is left is for lanes that have none. Without this the lane
-    /// that comes first would take all, and those that come later would have nothing of their own to reuse, ever.
-    /// Facts take all of that reserve but the last part.
+    /// What is left is not for this lane. Flight mode: it has a segment to reuse, and others have none; without this the
+    /// lane that comes first would take all, and those that come later would have nothing of their own to reuse, ever.
+    /// Facts take all of that reserve but the last part. Stream mode: records leave a part for facts, which records need
+    /// and which never leave the region.
     fn has_its_share(&self, kind: SegmentKind) -> bool {
-        self.region.header().mode == Mode::Flight
-            && match kind {
-                SegmentKind::Records => {
-                    self.chained.get() >= CHAIN_MIN && self.region.left() <= self.region.reserve()
-                }
-                _ => self.region.left() <= self.region.reserve() / 4,
+        let (left, reserve) = (self.region.left(), self.region.reserve());
+        match (self.region.header().mode, kind) {
+            (Mode::Window, _) => false,
+            (Mode::Flight, SegmentKind::Records) => {
+                self.chained.get() >= CHAIN_MIN && left <= reserve
             }
+            (Mode::Flight, _) => left <= reserve / 4,
+            (Mode::Stream, SegmentKind::Records) => left <= reserve / 4,
+            (Mode::Stream, _) => false,
+        }
     }
 
     /// Takes the oldest segment of records out of the chain: flight mode, and never the open one.

@@ -114,6 +114,8 @@ pub mod clock;
 #[cfg(not(loom))]
 mod clock_watch;
 #[cfg(not(loom))]
+pub mod collector;
+#[cfg(not(loom))]
 pub mod control;
 #[cfg(not(loom))]
 pub mod counters;

@@ -7,7 +7,8 @@
 //! I1 Only under the lock of [`Released`] is a segment freed or given its checksum, and a trace of the live region opened.
 //! I2 A segment with a checksum is not in the ring: the consumer took it out first.
 //!
-//! In flight mode the lanes reuse their own segments, and a release frees nothing.
+//! In flight mode the lanes reuse their own segments, in stream mode the collector frees them; there a release frees
+//! nothing.
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
@@ -64,7 +65,7 @@ impl Runtime {
     ///
     /// Records of other sessions stay. The session itself disappears from reports of the live region.
     ///
-    /// Returns how many segments were freed now; 0 in flight mode.
+    /// Returns how many segments were freed now; 0 in flight and stream mode.
     ///
     /// # Errors
     /// [`Status::NoSuchSession`] when its books are not closed or it was released already, [`Status::NotReady`] in a
@@ -93,7 +94,7 @@ impl Runtime {
     pub(crate) fn free_released(&self, released: &mut Released) -> u64 {
         let region = self.region();
         if !released.waiting
-            || region.header().mode == Mode::Flight
+            || region.header().mode != Mode::Window
             || region.pins().load(Ordering::Acquire) != 0
         {
             return 0;

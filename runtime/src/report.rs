@@ -1,11 +1,15 @@
 //! What a trace says of itself, session by session: the counts that every export shows.
 //!
 //! Recorded work is counted from the records that are really there; what was issued comes from the session's closing
-//! record or, when the process died first, from the lanes' counters.
+//! record or, when the process died first, from the lanes' counters. A region whose mode does not keep everything (flight
+//! mode once it reuses segments, the live region of stream mode) holds fewer records than were recorded, and that is no
+//! loss: there the recorded work comes from the same counters, and [`SessionReport::not_kept`] says how many records the
+//! file does not hold.
 
 use std::collections::HashMap;
 
 use crate::counters::Counter;
+use crate::header::Mode;
 use crate::loss::{LossReason, Losses};
 use crate::record::{Kind, Record, flag};
 use crate::session_end::{Proof, SessionEnd, Verdict, Work};
@@ -69,6 +73,11 @@ pub struct SessionReport {
     pub unfinished: bool,
     /// True when correlation-id retirement was switched off.
     pub retirement_off: bool,
+    /// Dispatches, copies and API calls that were recorded, and that the file does not hold any more because its mode
+    /// keeps only the newest (flight) or has moved them to another file (stream). No loss.
+    pub not_kept: u64,
+    /// In such a file: dispatches, copies and API calls that were recorded, as counted when they were; else 0.
+    pub counted: [u64; 3],
 }
 
 impl SessionReport {
@@ -126,6 +135,15 @@ impl SessionReport {
     /// The verdict over what is really in the file: never better than the closing record said. Call once, when all
     /// records are counted.
     pub fn judge(&mut self) {
+        let kept = [
+            &mut self.dispatches.recorded,
+            &mut self.copies.recorded,
+            &mut self.api_recorded,
+        ];
+        for (kept, counted) in kept.into_iter().zip(self.counted) {
+            self.not_kept += counted.saturating_sub(*kept);
+            *kept = counted.max(*kept);
+        }
         let missing = self.missing();
         let issued = (self.dispatches.issued).saturating_add(self.copies.issued);
         if self.unfinished {
@@ -271,6 +289,16 @@ pub fn outlines(trace: &Trace) -> Vec<SessionReport> {
             !ends.iter().any(|end| end.session == report.id),
         );
     }
+    let keeps_all = match trace.header().mode {
+        Mode::Window => true,
+        Mode::Flight => trace.reused_cells() == 0,
+        Mode::Stream => trace.header().is_stream_output(),
+    };
+    if !keeps_all {
+        for report in &mut reports {
+            report.counted = counted(report.id, trace);
+        }
+    }
     reports
 }
 
@@ -301,6 +329,26 @@ pub fn lacks_launch(record: &Record<'_>, launches: &IdSet) -> bool {
     matches!(record.kind(), Some(Kind::Dispatch | Kind::Copy))
         && !leads(record.correlation_id())
         && !leads(record.ancestor_id())
+}
+
+/// Dispatches, copies and API calls that the closing record or the lanes count as recorded.
+fn counted(session: u64, trace: &Trace) -> [u64; 3] {
+    let ends = &trace.facts().session_ends;
+    match ends.iter().rev().find(|end| end.session == session) {
+        Some(end) => [
+            end.dispatches.recorded,
+            end.copies.recorded,
+            end.api_recorded,
+        ],
+        None => trace.session_counters(session).map_or([0; 3], |block| {
+            [
+                Counter::DispatchRecorded,
+                Counter::CopyRecorded,
+                Counter::ApiRecorded,
+            ]
+            .map(|counter| block.get(counter))
+        }),
+    }
 }
 
 fn take_end(report: &mut SessionReport, end: &SessionEnd) {

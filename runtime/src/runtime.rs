@@ -1,6 +1,7 @@
 //! The runtime of a process: one region, its lanes, and what ties them together. Lives as long as the process.
 
 use std::fs::DirBuilder;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -8,9 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use crate::anchors::ClockAnchor;
 use crate::clock;
+use crate::collector::{CollectorState, OUTPUT_KEY, OutputFile};
 use crate::control::{CONTROL, Control, STATES};
 use crate::gate::{self, Barrier};
-use crate::header::{HEARTBEAT_OFFSET, Header, PHASE_OFFSET, Phase, VERSION};
+use crate::header::{HEARTBEAT_OFFSET, Header, Mode, PHASE_OFFSET, Phase, VERSION};
 use crate::identity::{Identity, thread_id};
 use crate::lane::{Fast, Lane, Laneless, laneless};
 use crate::limits::{AHEAD_BYTES, BACK_STEP_BYTES, SEGMENT_BYTES};
@@ -19,8 +21,8 @@ use crate::record::Kind;
 use crate::region::{self, Region};
 use crate::release::Released;
 use crate::retired::RetiredSet;
-use crate::session::Accounting;
-use crate::settings::{Backing, ClockSource, Settings};
+use crate::session::{Accounting, OutstandingList};
+use crate::settings::{Backing, ClockSource, Collector, Settings};
 use crate::snapshot;
 use crate::status::Status;
 use crate::sync::Ordering;
@@ -53,6 +55,15 @@ pub struct Runtime {
     pub(crate) retired: RetiredSet,
     pub(crate) accounting: Mutex<Accounting>,
     pub(crate) released: Mutex<Released>,
+    outstanding: OutstandingList,
+    /// Stream mode: the collector's own.
+    pub(crate) collector: Mutex<CollectorState>,
+    /// The file that a stream goes to.
+    output: Option<PathBuf>,
+    /// Writing it failed, and the trace says so.
+    pub(crate) output_failed: AtomicBool,
+    /// It holds everything: the region's own file is not needed any more.
+    pub(crate) output_finished: AtomicBool,
     /// State word of each lane whose thread's name was announced.
     pub(crate) named_threads: Mutex<Vec<u64>>,
     /// A session waits for its proof.
@@ -130,11 +141,16 @@ impl Runtime {
         if settings.clock == ClockSource::MonotonicRaw {
             clock::use_monotonic_raw();
         }
+        if settings.mode == Mode::Stream && settings.backing == Backing::Memfd {
+            let text = "stream mode needs a region with a name, to finish the file after a crash: set STRANDLINE_BACKING=dir";
+            return Err((Status::BadSetting, text.to_owned()));
+        }
         let identity = Identity::read();
         let (path, made_dir) = match &settings.out {
             _ if settings.backing == Backing::Memfd => (PathBuf::from("a memfd"), None),
-            Some(path) => (path.clone(), None),
-            None => {
+            Some(path) if settings.mode != Mode::Stream => (path.clone(), None),
+            // In stream mode the file that was asked for is what the region is moved to.
+            _ => {
                 let dir = settings.dir.clone();
                 (dir.join(format!("{}.slt", identity.pid)), Some(dir))
             }
@@ -173,6 +189,20 @@ impl Runtime {
                 return Err(failed("reserving the region", &path, error));
             }
         };
+        let mut file = None;
+        if settings.mode == Mode::Stream && settings.collector == Collector::Thread {
+            let Some(out) = &settings.out else {
+                let _ = std::fs::remove_file(&path);
+                let text = "stream mode writes to a file: set STRANDLINE_OUT to its path";
+                return Err((Status::BadSetting, text.to_owned()));
+            };
+            let made = OutputFile::create(out, region.header()).map_err(|error| {
+                let _ = std::fs::remove_file(&path);
+                failed("making the file of the stream", out, error)
+            })?;
+            file = Some(made);
+        }
+        let output = file.as_ref().map(|file| file.path().to_owned());
         let retired =
             RetiredSet::new().map_err(|error| failed("reserving memory beside", &path, error))?;
         let barrier = gate::register();
@@ -189,6 +219,11 @@ impl Runtime {
             retired,
             accounting: Mutex::new(Accounting::default()),
             released: Mutex::new(Released::default()),
+            outstanding: OutstandingList::default(),
+            collector: Mutex::new(CollectorState::with_file(file)),
+            output,
+            output_failed: AtomicBool::new(false),
+            output_finished: AtomicBool::new(false),
             named_threads: Mutex::new(Vec::new()),
             pending: AtomicBool::new(false),
             finalizing: AtomicBool::new(false),
@@ -211,6 +246,9 @@ impl Runtime {
         if runtime.settings.wishes_for_memory() || memory.kind == MemoryKind::DiskFile {
             runtime.metadata(b"strandline.memory", memory.to_string().as_bytes());
         }
+        if let Some(output) = &runtime.output {
+            runtime.metadata(OUTPUT_KEY.as_bytes(), output.as_os_str().as_bytes());
+        }
         Ok(runtime)
     }
 
@@ -228,6 +266,10 @@ impl Runtime {
         self.lanes
     }
 
+    pub(crate) fn outstanding_list(&self) -> &OutstandingList {
+        &self.outstanding
+    }
+
     pub(crate) fn announced(&self) -> &OnceSet {
         &self.announced
     }
@@ -241,8 +283,13 @@ impl Runtime {
         &self.settings
     }
 
-    /// The region file.
+    /// The file that holds the trace in the end: the region's, or the one that a stream goes to.
     pub fn path(&self) -> &Path {
+        self.output.as_deref().unwrap_or(self.region.path())
+    }
+
+    /// The live region's file.
+    pub fn region_path(&self) -> &Path {
         self.region.path()
     }
 
@@ -446,12 +493,18 @@ impl Runtime {
         inside || self.is_finalizing()
     }
 
-    /// The region as a reader sees it now. In flight mode this is a copy; else it is the live pages, and as long as the
-    /// trace lives no segment of a released session is freed.
+    /// The region as a reader sees it now. In window mode these are the live pages, and as long as the trace lives no
+    /// segment of a released session is freed. In flight mode it is a copy, in stream mode the file, brought up to date
+    /// (a copy of what the region still holds where the host collects, or where the file can't be written).
     ///
     /// # Errors
-    /// Never for a region that this process made, unless its header was damaged.
+    /// Never for a region that this process made, unless its header was damaged. What the system said of the file.
     pub fn trace(&self) -> Result<Trace, TraceError> {
+        if let Some(output) = &self.output
+            && self.flush_output()
+        {
+            return Trace::open(output);
+        }
         // In a forked child the lock may be held for ever; and nothing is freed there.
         let released = self.control().barrier().map(|_| self.released());
         let map = self.region.read_map();
@@ -494,9 +547,7 @@ impl Runtime {
     /// Gives memory that was backed and never used back to the system, at the end: later records that need a new segment
     /// are lost and counted.
     pub(crate) fn give_unused_back(&self) {
-        if self.control.barrier().is_some()
-            && self.region.header().mode != crate::header::Mode::Flight
-        {
+        if self.control.barrier().is_some() && self.region.header().mode != Mode::Flight {
             self.region.give_unused_back();
         }
     }
@@ -508,16 +559,27 @@ impl Runtime {
     /// As [`Runtime::snapshot`]; the recording is then lost with the process.
     pub fn write_asked_file(&self) -> std::io::Result<Option<PathBuf>> {
         match &self.settings.out {
-            Some(out) if self.settings.backing == Backing::Memfd && !self.memory().is_kept => {
+            Some(out)
+                if self.output.is_none()
+                    && self.settings.backing == Backing::Memfd
+                    && !self.memory().is_kept =>
+            {
                 self.snapshot(out).map(Some)
             }
             _ => Ok(None),
         }
     }
 
-    /// Removes the region's file name when nobody asked for the file. At a clean exit.
+    /// Removes the region's file name when nobody asked for the file, or when all that it held is in the stream's. At a
+    /// clean exit.
     pub fn discard_unasked_file(&self) {
-        if self.settings.out.is_none() && self.control.barrier().is_some() {
+        let unasked = match self.output {
+            Some(_) => self
+                .output_finished
+                .load(std::sync::atomic::Ordering::Relaxed),
+            None => self.settings.out.is_none(),
+        };
+        if unasked && self.control.barrier().is_some() {
             remove_file(&self.settings, self.region.path());
         }
     }

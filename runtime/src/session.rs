@@ -13,7 +13,6 @@
 //! `account` waits for the gate twice: after closing, so that every issue is counted, and after taking, so that every
 //! completion is either stored and counted or late.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering as StdOrdering;
 use std::time::{Duration, Instant};
@@ -22,19 +21,15 @@ use crate::clock;
 use crate::control::{STATES, SessionState};
 use crate::counters::{Block, Counter};
 use crate::gate;
-use crate::handover;
 use crate::header::{
     LANELESS_OFFSET, LANELESS_WORDS, NEWEST_SESSION_OFFSET, OPEN_SESSION_OFFSET, Phase,
     SDK_DROPPED_OFFSET,
 };
 use crate::lane::Laneless;
-use crate::limits::{
-    CELL_WORDS, LANE_COUNTERS_OFFSET, SEGMENT_CELLS, SESSION_SLOT_WORDS, SESSION_SLOTS,
-};
+use crate::limits::{CELL_WORDS, LANE_COUNTERS_OFFSET, SESSION_SLOT_WORDS, SESSION_SLOTS};
 use crate::loss::LossReason;
-use crate::record::{Kind, Record, flag, head_word, high, low, pair};
+use crate::record::{Kind, flag, head_word, high, low, pair};
 use crate::runtime::Runtime;
-use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
 use crate::session_end::{Proof, SessionEnd, Verdict, Work};
 use crate::status::Status;
 use crate::sync::Ordering;
@@ -274,8 +269,8 @@ impl Runtime {
     fn try_retired(&self, pending: &Pending, ask: Option<Ask<'_>>) -> Option<SessionEnd> {
         let ask = ask?;
         ask();
-        let mut outstanding = Outstanding::new(pending.session);
-        (outstanding.prove(self) >= self.unpaired(pending.session))
+        let proven = self.outstanding(pending.session).lock().prove(self);
+        (proven >= self.unpaired(pending.session))
             .then(|| self.account(pending, Some(Instant::now()), None, false))
     }
 
@@ -332,6 +327,8 @@ impl Runtime {
         }
         self.announce_anchor();
         self.name_threads();
+        self.output_finished
+            .store(self.finish_output(), StdOrdering::Relaxed);
         self.give_unused_back();
     }
 
@@ -440,7 +437,7 @@ impl Runtime {
         let session = pending.session;
         let began = Instant::now();
         self.wait_for_gate(deadline);
-        let mut outstanding = Outstanding::new(session);
+        let outstanding = self.outstanding(session);
         let mut retired = 0;
         let (mut next_ask, mut interval) = (ASK_FIRST, ASK_FIRST);
         loop {
@@ -459,7 +456,7 @@ impl Runtime {
                 && let Some(ask) = ask.as_mut()
             {
                 ask();
-                if outstanding.prove(self) >= self.unpaired(session) {
+                if outstanding.lock().prove(self) >= self.unpaired(session) {
                     break;
                 }
                 next_ask = began.elapsed() + interval;
@@ -472,7 +469,7 @@ impl Runtime {
         }
         if self.unpaired(session) > 0 {
             // Before the session is taken: an id that retires later may have had its record, which was late.
-            outstanding.prove(self);
+            outstanding.lock().prove(self);
         }
         // From here on completions are late.
         self.control().set_state(session, SessionState::Taken);
@@ -481,11 +478,13 @@ impl Runtime {
         let issued = sum.get(Counter::DispatchIssued) + sum.get(Counter::CopyIssued);
         let recorded = sum.get(Counter::DispatchRecorded) + sum.get(Counter::CopyRecorded);
         if issued > recorded {
+            let mut outstanding = outstanding.lock();
             outstanding.scan(self);
             // With completions lost, what is outstanding is not all unpaired: never more retired than unpaired.
             retired = outstanding.proven().min(self.unpaired(session));
         }
-        let (retired_dispatches, retired_copies) = outstanding.announce_retired(self, retired);
+        let (retired_dispatches, retired_copies) =
+            outstanding.lock().announce_retired(self, retired);
         let open_at_stop = self.announce_open(session);
         let mut lost = sum.lost();
         lost.0[LossReason::SdkDropped as usize] += self
@@ -533,7 +532,7 @@ impl Runtime {
             low_watermark: if missing == 0 {
                 high_watermark
             } else {
-                outstanding.low_watermark(&sum)
+                outstanding.lock().low_watermark(&sum)
             },
             high_watermark,
             late: sum.get(Counter::Late),
@@ -550,6 +549,7 @@ impl Runtime {
         self.announce_anchor();
         self.fact(Kind::SessionEnd, session, &end.encode()[1..]);
         self.control().set_state(session, SessionState::Booked);
+        self.forget_outstanding(session);
         end
     }
 
@@ -614,235 +614,9 @@ fn arrival_ns(ticks: u64, now: crate::anchors::TickAnchor, pending: &Pending) ->
         .max(pending.begin_ns)
 }
 
-/// Work of a session that was issued and has no record yet, found by reading the region.
-#[derive(Debug)]
-struct Outstanding {
-    session: u32,
-    /// Cells read so far, by segment and its generation.
-    read: HashMap<(u32, u32), usize>,
-    /// Correlation id by dispatch id; `None` where the completion was read before the issue.
-    dispatches: HashMap<u64, Option<u64>>,
-    /// Issues less completions, by correlation id.
-    copies: HashMap<u64, i64>,
-    /// Those of the dispatches whose record will never come.
-    proven_dispatches: HashSet<u64>,
-    /// Correlation ids of the copies whose record will never come.
-    proven_copies: HashSet<u64>,
-}
+mod outstanding;
 
-impl Outstanding {
-    fn new(session: u32) -> Self {
-        Self {
-            session,
-            read: HashMap::new(),
-            dispatches: HashMap::new(),
-            copies: HashMap::new(),
-            proven_dispatches: HashSet::new(),
-            proven_copies: HashSet::new(),
-        }
-    }
-
-    /// Reads what was published since the last scan.
-    fn scan(&mut self, runtime: &Runtime) {
-        let region = runtime.region();
-        for segment in 0..region.backed_count() as u32 {
-            // ORD(claim): Acquire. Pairs with the Release stores in `Region::claim` and `seal`.
-            let Some(state) =
-                StateWord::unpack(region.entry(segment, word::STATE).load(Ordering::Acquire))
-            else {
-                continue;
-            };
-            let sessions = region
-                .entry(segment, word::SESSIONS)
-                .load(Ordering::Relaxed);
-            let mine = (low(sessions)..=high(sessions)).contains(&self.session)
-                || state.state == SegmentState::Open;
-            if state.state == SegmentState::Free || state.kind != SegmentKind::Records || !mine {
-                continue;
-            }
-            let mut at = self
-                .read
-                .get(&(segment, state.generation))
-                .copied()
-                .unwrap_or(0);
-            // By the rule for segments that may be reused meanwhile (flight mode).
-            let copied = handover::copy(
-                region.entry(segment, word::STATE),
-                region.entry(segment, word::COMMITTED),
-                |committed| {
-                    (at * CELL_WORDS..(committed as usize).min(SEGMENT_CELLS) * CELL_WORDS)
-                        .map(|index| region.cell_word(segment, index).load(Ordering::Relaxed))
-                        .collect::<Vec<u64>>()
-                },
-            );
-            let Some((before, words)) = copied else {
-                continue;
-            };
-            if high(before) != state.generation {
-                continue;
-            }
-            let mut rest = &words[..];
-            while !rest.is_empty() {
-                let cells = self
-                    .take(|index| rest.get(index).copied().unwrap_or(0))
-                    .max(1);
-                at += cells;
-                rest = rest.get(cells * CELL_WORDS..).unwrap_or(&[]);
-            }
-            self.read.insert((segment, state.generation), at);
-        }
-    }
-
-    /// Takes the record whose words `word` gives; returns its cells.
-    fn take(&mut self, word: impl Fn(usize) -> u64) -> usize {
-        let head = word(0);
-        let cells = (head >> 8 & 0xff) as usize;
-        if high(head) != self.session {
-            return cells;
-        }
-        let first = [
-            head,
-            word(1),
-            word(2),
-            word(3),
-            word(4),
-            word(5),
-            word(6),
-            word(7),
-        ];
-        match Kind::from_u8(head as u8) {
-            Some(Kind::Enqueue) => {
-                let (id, correlation) = (first[2], first[3]);
-                if self.dispatches.remove(&id).is_none() {
-                    self.dispatches.insert(id, Some(correlation));
-                }
-            }
-            Some(Kind::Dispatch) if self.dispatches.remove(&first[5]).is_none() => {
-                self.dispatches.insert(first[5], None);
-            }
-            Some(Kind::CopyIssue) => self.copy(first[3], 1),
-            Some(Kind::Copy) => self.copy(first[3], -1),
-            _ => {}
-        }
-        debug_assert!(Record::parse(&first[..]).is_ok() || cells > 1);
-        cells
-    }
-
-    fn copy(&mut self, correlation: u64, by: i64) {
-        let count = self.copies.entry(correlation).or_insert(0);
-        *count += by;
-        if *count == 0 {
-            self.copies.remove(&correlation);
-        }
-    }
-
-    fn retired_dispatches<'a>(
-        &'a self,
-        runtime: &'a Runtime,
-    ) -> impl Iterator<Item = (u64, u64)> + 'a {
-        self.dispatches
-            .iter()
-            .filter_map(|(&id, &correlation)| Some((id, correlation?)))
-            .filter(|&(_, correlation)| runtime.retired.contains(correlation))
-    }
-
-    fn retired_copies<'a>(&'a self, runtime: &'a Runtime) -> impl Iterator<Item = (u64, u64)> + 'a {
-        self.copies
-            .iter()
-            .filter(|&(&correlation, &count)| count > 0 && runtime.retired.contains(correlation))
-            .map(|(&correlation, &count)| (correlation, count as u64))
-    }
-
-    /// Finds the outstanding work that is retired without a record; returns how much. All records of an id are stored
-    /// before it is retired, so what is still missing when the region is read after that was known never comes.
-    fn prove(&mut self, runtime: &Runtime) -> u64 {
-        self.scan(runtime);
-        let dispatches: Vec<u64> = self.retired_dispatches(runtime).map(|(id, _)| id).collect();
-        let copies: Vec<u64> = self.retired_copies(runtime).map(|(id, _)| id).collect();
-        if !dispatches.is_empty() || !copies.is_empty() {
-            self.scan(runtime);
-        }
-        self.proven_dispatches = dispatches.into_iter().collect();
-        self.proven_copies = copies.into_iter().collect();
-        self.proven()
-    }
-
-    /// How much of the outstanding work is proven to be retired without a record.
-    fn proven(&self) -> u64 {
-        let dispatches = self.proven_dispatches.iter();
-        let copies = self.proven_copies.iter();
-        dispatches
-            .filter(|id| self.dispatches.contains_key(id))
-            .count() as u64
-            + copies.map(|id| self.copies_left(id)).sum::<u64>()
-    }
-
-    /// Copies of a correlation id that are outstanding.
-    fn copies_left(&self, correlation: &u64) -> u64 {
-        let count = self.copies.get(correlation).copied().unwrap_or(0);
-        u64::try_from(count).unwrap_or(0)
-    }
-
-    /// Announces up to `most` pieces of retired work, and strikes them off. Returns dispatches and copies.
-    fn announce_retired(&mut self, runtime: &Runtime, most: u64) -> (u64, u64) {
-        let (mut dispatches, mut copies) = (0, 0);
-        if most == 0 {
-            return (0, 0);
-        }
-        let mut found: Vec<_> = self
-            .proven_dispatches
-            .iter()
-            .filter_map(|id| Some((*id, (*self.dispatches.get(id)?)?)))
-            .collect();
-        found.sort_unstable();
-        found.truncate(usize::try_from(most).unwrap_or(usize::MAX));
-        for (id, correlation) in found {
-            runtime.fact(
-                Kind::Retired,
-                self.session,
-                &[pair(0, 1), id, correlation, self.session.into()],
-            );
-            self.dispatches.remove(&id);
-            dispatches += 1;
-        }
-        let mut found: Vec<_> = self
-            .proven_copies
-            .iter()
-            .map(|id| (*id, self.copies_left(id)))
-            .collect();
-        found.sort_unstable();
-        for (correlation, count) in found {
-            let count = count.min(most - dispatches - copies);
-            if count == 0 {
-                break;
-            }
-            let words = [pair(1, count as u32), 0, correlation, self.session.into()];
-            runtime.fact(Kind::Retired, self.session, &words);
-            self.copies.remove(&correlation);
-            copies += count;
-        }
-        (dispatches, copies)
-    }
-
-    /// Every id at or below it is accounted for.
-    fn low_watermark(&self, sum: &Block) -> u64 {
-        let dispatches = self
-            .dispatches
-            .values()
-            .filter_map(|&correlation| correlation);
-        let copies = self
-            .copies
-            .iter()
-            .filter(|&(_, &count)| count > 0)
-            .map(|(&correlation, _)| correlation);
-        // 0 = no issue record was lost; else the lowest such id plus 1.
-        let lost = sum.get(Counter::LostIssueId).checked_sub(1);
-        match dispatches.chain(copies).chain(lost).min() {
-            Some(lowest) => lowest.saturating_sub(1),
-            None => 0,
-        }
-    }
-}
+pub(crate) use outstanding::OutstandingList;
 
 #[cfg(test)]
 mod tests;

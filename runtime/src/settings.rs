@@ -42,6 +42,16 @@ pub enum Backing {
     Memfd,
 }
 
+/// Who takes sealed segments out of the region: stream mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Collector {
+    /// A thread of the runtime, which writes them to `out`.
+    #[default]
+    Thread,
+    /// The host, by [`crate::Runtime::collect`]. Only from code.
+    Host,
+}
+
 /// Where the runtime may talk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Log {
@@ -57,12 +67,15 @@ pub enum Log {
 /// All settings of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The region file; `None`: a file in `dir` that is removed at a clean exit.
+    /// The region file; `None`: a file in `dir` that is removed at a clean exit. In stream mode the file that segments are
+    /// moved to; the region itself then always lies in `dir`.
     pub out: Option<PathBuf>,
     /// When sessions open and close.
     pub start: Start,
     /// Mode.
     pub mode: Mode,
+    /// Who collects, in stream mode.
+    pub collector: Collector,
     /// Memory for segments, bytes.
     pub budget_bytes: u64,
     /// Back the whole budget at start, not in steps ahead of demand: for programs that make records faster than memory
@@ -256,6 +269,7 @@ impl Settings {
             out: set("STRANDLINE_OUT"),
             start,
             mode,
+            collector: Collector::Thread,
             budget_bytes: budget_bytes / SEGMENT_BYTES as u64 * SEGMENT_BYTES as u64,
             prefault,
             huge_pages,

@@ -199,10 +199,8 @@ impl Trace {
             }
         })?;
         // What may be reused under the reader is copied first; a copy that is a file stays one.
-        let map = if header.mode == Mode::Flight
-            && !map.is_owned()
-            && header.region_bytes <= map.bytes().len() as u64
-        {
+        let reused = header.mode != Mode::Window && !header.is_stream_output();
+        let map = if reused && !map.is_owned() && header.region_bytes <= map.bytes().len() as u64 {
             snapshot::in_memory(&map, &header)
         } else {
             map

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use strandline::events::{DispatchDone, DispatchIssue, Ids, KernelFact, Operation};
 use strandline::header::Mode;
-use strandline::record::{Kind, domain};
-use strandline::settings::Settings;
+use strandline::record::{Kind, Records, domain};
+use strandline::settings::{Collector, Settings};
 use strandline::{Runtime, Status, Token, Trace, Vendor};
 
 const LAUNCH: Operation = Operation {
@@ -163,12 +163,23 @@ fn check(trace: &Trace) -> usize {
     records
 }
 
+/// Takes sealed segments, reads each word of them as the plain memory that it is by then, and frees them.
+fn collect(runtime: &'static Runtime) {
+    let taken = runtime.collect(usize::MAX, |collected| {
+        for record in Records::new(collected.words) {
+            std::hint::black_box(record.expect("a whole record").words());
+        }
+        Ok(())
+    });
+    taken.expect("stream mode");
+}
+
 const MODE: &str = "STRANDLINE_TSAN_MODE";
 
 fn main() {
     // Each mode in a process of its own: a process has one runtime.
     let Ok(mode) = std::env::var(MODE) else {
-        for mode in ["window", "flight"] {
+        for mode in ["window", "flight", "stream"] {
             let this = std::env::current_exe().expect("this program");
             let status = std::process::Command::new(this).env(MODE, mode).status();
             assert!(status.expect("a child").success(), "{mode}");
@@ -188,12 +199,27 @@ fn main() {
         // Little enough that segments are reused while they are copied.
         (settings.mode, settings.budget_bytes) = (Mode::Flight, 2 << 20);
     }
+    if mode == "stream" {
+        (settings.mode, settings.budget_bytes) = (Mode::Stream, 2 << 20);
+        settings.collector = Collector::Host;
+        settings.dir = folder.join(format!("strandline-tsan-{}", std::process::id()));
+    }
+    let dir = settings.dir.clone();
     // The main thread, the housekeeper, three that append, the handler; two lanes for those that come and go.
     settings.lane_count = 8;
     let runtime = Runtime::make_global(settings, &Vendor::default()).expect("a runtime");
-    std::fs::remove_file(runtime.path()).expect("the region's file");
+    std::fs::remove_file(runtime.region_path()).expect("the region's file");
+    if mode == "stream" {
+        std::fs::remove_dir(dir).expect("the region's folder");
+    }
     let housekeeper = runtime
-        .start_housekeeper(None, None)
+        .start_housekeeper(
+            None,
+            // On that thread: the standard library's locks, which it would else share with another collector, are not
+            // instrumented.
+            (mode == "stream")
+                .then(|| Box::new(move || collect(runtime)) as Box<dyn FnMut() + Send>),
+        )
         .expect("a housekeeper");
     let mut session = runtime.session_open().expect("a session");
     APPENDERS.store(3, Ordering::Release);
@@ -235,6 +261,11 @@ fn main() {
     }
     runtime.finalize();
     housekeeper.join().expect("the housekeeper");
+    if mode == "stream" {
+        let collected = runtime.collected_segments();
+        // The lowest free segment is always taken first, so these were used again.
+        assert!(collected >= 16, "{collected} segments");
+    }
     let reused = runtime.trace().expect("a region").reused_cells();
     assert!(reused == 0 || mode == "flight");
     println!(

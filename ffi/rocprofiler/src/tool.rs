@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use strandline::events::AgentFact;
-use strandline::header::{Mode, Phase};
+use strandline::header::Phase;
 use strandline::settings::{Settings, Start};
 use strandline::{Runtime, Status, Vendor};
 use strandline_rocprofiler_sys as sys;
@@ -247,19 +247,7 @@ fn set_up() -> Result<(), (Status, String)> {
             None => format!("rocprofiler-sdk {}", dotted(plan.sdk_version)),
         },
     };
-    let mut settings = plan.settings.clone();
-    let stream = settings.mode == Mode::Stream;
-    if stream {
-        settings.mode = Mode::Window;
-        log::line("stream mode is not there yet: all is kept within the budget, as in window mode");
-    }
-    let runtime = Runtime::make_global(settings, &vendor)?;
-    if stream {
-        runtime.metadata(
-            b"mode",
-            b"stream was asked for and is not there yet: kept as in window mode",
-        );
-    }
+    let runtime = Runtime::make_global(plan.settings.clone(), &vendor)?;
     runtime.set_phase(Phase::Init);
     runtime.metadata(b"tool priority", plan.priority.to_string().as_bytes());
     if !retirement::is_on() {

@@ -1,5 +1,6 @@
 //! Sessions over a real region: membership, proofs, losses, threads, fork. The SDK is played by the test itself.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering as StdOrdering};
 use std::time::Duration;

@@ -11,6 +11,7 @@ mod memory;
 mod modes;
 mod signals;
 mod space;
+mod stream;
 mod threads;
 mod work;
 
@@ -82,6 +83,18 @@ fn main() -> std::process::ExitCode {
             ),
             ("space::the_file_may_go_away", space::the_file_may_go_away),
             (
+                "stream::a_file_that_may_not_grow_is_a_count",
+                stream::a_file_that_may_not_grow_is_a_count,
+            ),
+            (
+                "stream::everything_is_in_the_file_or_counted",
+                stream::everything_is_in_the_file_or_counted,
+            ),
+            (
+                "stream::killed_at_random_moments",
+                stream::killed_at_random_moments,
+            ),
+            (
                 "threads::cancelled_and_vanished",
                 threads::cancelled_and_vanished,
             ),
@@ -116,6 +129,9 @@ fn main() -> std::process::ExitCode {
             ("short threads", threads::short_body),
             ("stepped", signals::stepped_body),
             ("storm", signals::storm_body),
+            ("stream", stream::body),
+            ("stream, killed", stream::killed_body),
+            ("stream, limited", stream::limited_body),
             ("watched", memory::watched_body),
         ],
     )

@@ -21,6 +21,7 @@ pub(crate) struct Counts {
     lost: Losses,
     damaged_places: usize,
     damaged_cells: u64,
+    not_kept: u64,
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +81,7 @@ impl Counts {
             self.heuristic += usize::from(report.verdict == Verdict::Heuristic);
             self.unfinished += usize::from(report.unfinished);
             self.late += report.late;
+            self.not_kept += report.not_kept;
             lost.add(&report.lost);
         }
         // What no session counts (a fact that found no room, a thread without a lane) is lost all the same.
@@ -130,6 +132,12 @@ impl Counts {
         if self.copies.is_odd() || (self.dispatches.issued == 0 && self.copies.issued > 0) {
             text += &format!(", {}", self.copies.text("copies"));
         }
+        if self.not_kept > 0 {
+            text += &format!(
+                "; {} older records are not in the file, whose mode keeps only the newest",
+                self.not_kept
+            );
+        }
         if self.incomplete > 0 {
             let low = self.low_watermark.unwrap_or(0);
             format!("incomplete: {text}; whole up to correlation id {low}")
@@ -163,6 +171,7 @@ mod tests {
     use super::*;
     use strandline::builder::Builder;
     use strandline::counters::Counter;
+    use strandline::header::Mode;
     use strandline::record::Kind;
     use strandline::{Proof, SessionEnd};
 
@@ -212,6 +221,42 @@ mod tests {
             "incomplete: 62 of 64 dispatches, 2 missing; whole up to correlation id 17"
         );
         assert_eq!(counts.code(), 3);
+    }
+
+    #[test]
+    fn what_flight_mode_has_overwritten_is_not_missing() {
+        let counts = |mode, reused| {
+            let mut region = Builder::new();
+            region.header_mut().mode = mode;
+            region.session_begin(1, 1_000);
+            region.record(0, Kind::Dispatch, 1, &[1_100, 1_200, 9, 0, 9, 1]);
+            region.reused_cells(0, reused);
+            let mut end = SessionEnd {
+                session: 1,
+                verdict: Verdict::Complete,
+                proof: Proof::Pairs,
+                dispatches: work(64, 0),
+                ..SessionEnd::default()
+            };
+            end.dispatches.recorded = 64;
+            region.session_end(&end);
+            Counts::of(&region.trace())
+        };
+        let flight = counts(Mode::Flight, 500);
+        assert_eq!(
+            (flight.verdict_line().as_str(), flight.code()),
+            (
+                "complete: 64 of 64 dispatches; 63 older records are not in the file, whose mode keeps only the newest",
+                0
+            )
+        );
+        // Where nothing was reused, and in window mode, a record that is not there is missing.
+        for counts in [counts(Mode::Flight, 0), counts(Mode::Window, 500)] {
+            assert_eq!(
+                counts.verdict_line(),
+                "incomplete: 1 of 64 dispatches, 63 missing; whole up to correlation id 0"
+            );
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Stdio;
 
+use strandline::header::Mode;
 use strandline::report;
 
 use crate::args;
@@ -53,6 +54,7 @@ pub(crate) fn run(args: &args::Demo) -> Result<u8, Failure> {
         sim: Some(place::sim_folder()?),
         settings: Vec::new(),
         memfd: false,
+        mode: Mode::Window,
         target,
         force: true,
         program: [executable.into_os_string(), "sim".into(), "graph".into()].to_vec(),

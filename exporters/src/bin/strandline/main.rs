@@ -20,6 +20,7 @@ mod progress;
 mod record;
 mod recover;
 mod region_folder;
+mod streamed;
 mod summary;
 
 use std::process::ExitCode;

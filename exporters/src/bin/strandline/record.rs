@@ -2,7 +2,8 @@
 //!
 //! Promise 8: nothing but the environment is set, and the program's exit code is passed on. The live region lies in a
 //! private folder in memory and survives the program however it ends; if it can't be written to its place afterwards,
-//! it is kept and named.
+//! it is kept and named. In stream mode the tool library moves full segments to a second private folder, beside the
+//! output; what the program had not moved when it died is brought there afterwards.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,6 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use strandline::header::Mode;
 use strandline::settings::{Backing, Settings};
 
 use crate::args;
@@ -22,7 +24,7 @@ use crate::failure::{Failure, advice, code, guard, reason, say};
 use crate::keeper::{Keeper, Kept};
 use crate::region_folder::Private;
 use crate::summary::printable;
-use crate::{input, place, process};
+use crate::{input, place, process, region_folder, streamed};
 
 /// Most that is repeated of the tool library's log, bytes.
 const LOG_BYTES_MAX: u64 = 64 * 1024;
@@ -36,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) settings: Vec<(&'static str, OsString)>,
     /// Regions have no name, and are sent to us.
     pub(crate) memfd: bool,
+    /// What the tool library will make of them, and of the environment.
+    pub(crate) mode: Mode,
     /// Where the trace goes.
     pub(crate) target: Target,
     /// Replace it.
@@ -88,6 +92,7 @@ fn plan(args: &args::Record) -> Result<Plan, Failure> {
         sim: args.sim.then(place::sim_folder).transpose()?,
         settings,
         memfd: checked.backing == Backing::Memfd,
+        mode: checked.mode,
         target,
         force: args.force,
         program: args.program.clone(),
@@ -117,9 +122,23 @@ impl Plan {
         let recording = |failure: Failure| failure.with_code(code::RECORDING_FAILED);
         let tool = place::rocprofiler_library().map_err(recording)?;
         let folder = Private::new().map_err(recording)?;
+        let stream = (self.mode == Mode::Stream).then(|| Private::beside(self.target.path()));
+        let stream = stream.transpose().map_err(|failure| {
+            folder.remove_if_empty();
+            recording(failure)
+        })?;
+        let remove_if_empty = || {
+            folder.remove_if_empty();
+            if let Some(stream) = &stream {
+                stream.remove_if_empty();
+            }
+        };
         let mut command = Command::new(&self.program[0]);
         command.args(&self.program[1..]);
-        let ready = self.set_environment(&mut command, &tool, &folder);
+        let mut ready = self.set_environment(&mut command, &tool, &folder);
+        if let (Some(stream), Ok(())) = (&stream, &ready) {
+            ready = stream_environment(&mut command, &folder, stream);
+        }
         let ready = ready.and_then(|()| self.keep(&mut command, &folder));
         let started = ready.map_err(recording).and_then(|keeper| {
             adjust(&mut command);
@@ -127,7 +146,7 @@ impl Plan {
                 child::run(&mut command).map_err(|error| not_started(&self.program[0], &error))?;
             Ok((ended, keeper))
         });
-        let ((_, ended), keeper) = started.inspect_err(|_| folder.remove_if_empty())?;
+        let ((_, ended), keeper) = started.inspect_err(|_| remove_if_empty())?;
         let mut recorded = Recorded {
             ended,
             written: 0,
@@ -138,8 +157,11 @@ impl Plan {
         }
         repeat_log(&folder.log());
         let kept = keeper.as_ref().map(Keeper::take).unwrap_or_default();
-        self.collect(&folder, kept, &mut recorded);
-        folder.remove_if_empty();
+        if stream.is_some() {
+            finish_streams(&folder, &mut recorded);
+        }
+        self.collect(stream.as_ref().unwrap_or(&folder), kept, &mut recorded);
+        remove_if_empty();
         Ok(recorded)
     }
 
@@ -320,6 +342,37 @@ impl Plan {
             "nothing was recorded and {} was not written: {program} started no GPU runtime that loads the tool library; {why}",
             self.target.path().display()
         )
+    }
+}
+
+/// The region in memory, its stream on the disk.
+fn stream_environment(
+    command: &mut Command,
+    folder: &Private,
+    stream: &Private,
+) -> Result<(), Failure> {
+    let output = std::path::absolute(stream.region())
+        .map_err(|error| Failure::io("finding the place of", &stream.region(), &error))?;
+    command.env("STRANDLINE_DIR", folder.path());
+    command.env("STRANDLINE_OUT", output);
+    Ok(())
+}
+
+/// Brings to the streams what processes that died left in their regions.
+fn finish_streams(folder: &Private, recorded: &mut Recorded) {
+    let left = region_folder::find(folder.path()).unwrap_or_default();
+    for region in left {
+        let finished = input::open(&region).and_then(|trace| {
+            // A process that still runs has its own to finish.
+            if process::is_alive(trace.header()) || streamed::finish(&region, &trace)?.is_none() {
+                return Ok(());
+            }
+            fs::remove_file(&region).map_err(|error| Failure::io("removing", &region, &error))
+        });
+        if let Err(failure) = finished {
+            recorded.failed = true;
+            say(failure.text);
+        }
     }
 }
 

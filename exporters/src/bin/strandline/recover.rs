@@ -1,7 +1,8 @@
 //! `strandline recover`: reads what a dead process left behind.
 //!
 //! The region needs no repair: what its heads publish is whole, whatever happened to its writer (promise 2). This command
-//! says how far the process had come and what every thread was inside of; `-o` writes the trace.
+//! says how far the process had come and what every thread was inside of; `-o` writes the trace. A live region of stream
+//! mode names the file that it was moved to: what was not moved yet is brought there first, and that file is read.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -16,7 +17,7 @@ use crate::counts::Counts;
 use crate::export::{Target, threads};
 use crate::failure::{Failure, advice, code, reason, say};
 use crate::summary::{duration, printable};
-use crate::{input, process, region_folder};
+use crate::{input, process, region_folder, streamed};
 
 /// Runs the command.
 pub(crate) fn run(args: &args::Recover) -> Result<u8, Failure> {
@@ -48,7 +49,12 @@ pub(crate) fn run(args: &args::Recover) -> Result<u8, Failure> {
         ))?;
         return Ok(code::FINE);
     }
-    let trace = input::open(input)?;
+    let mut trace = input::open(input)?;
+    let streamed = streamed::finish(input, &trace)?;
+    let input = streamed.as_deref().unwrap_or(input);
+    if streamed.is_some() {
+        trace = input::open(input)?;
+    }
     let reports = report::sessions(&trace);
     let mut counts = Counts::default();
     counts.add(&trace, &reports);

@@ -51,20 +51,48 @@ impl Private {
                 .map_err(|error| failed(&error))?;
         }
         place::private_folder(&parent).map_err(|error| failed(&error))?;
+        Self::below(&parent, "record").map_err(|error| failed(&error))
+    }
+
+    /// Makes a new one beside a file: on the same disk.
+    ///
+    /// # Errors
+    /// When it can't be made there.
+    pub(crate) fn beside(file: &Path) -> Result<Self, Failure> {
+        let parent = match file.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        Self::below(parent, ".strandline-record").map_err(|error| {
+            Failure::new(format!(
+                "making a private folder for the stream in {}: {}{}",
+                parent.display(),
+                reason(&error),
+                advice(&error)
+            ))
+        })
+    }
+
+    fn below(parent: &Path, stem: &str) -> io::Result<Self> {
         let process = std::process::id();
         for attempt in 0..1_000 {
             let name = match attempt {
-                0 => format!("record-{process}"),
-                _ => format!("record-{process}-{attempt}"),
+                0 => format!("{stem}-{process}"),
+                _ => format!("{stem}-{process}-{attempt}"),
             };
             let path = parent.join(name);
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self { path }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed(&error)),
+                Err(error) => return Err(error),
             }
         }
-        Err(failed(&io::ErrorKind::AlreadyExists.into()))
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// The folder itself.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The region of the program's first process.
