@@ -2,7 +2,7 @@
 //!
 //! The timeline's clock is the vendor's. Vendor times are never touched; host times were taken as raw ticks and are
 //! converted here, piecewise between anchors (pairs of ticks and vendor ns taken at the same moment: at start and stop,
-//! whenever a lane opened a segment, and now and then). Integer arithmetic only, so that the same file always gives the
+//! whenever a lane opened a segment, and whenever the clocks bend). Integer arithmetic only, so that the same file always gives the
 //! same numbers.
 
 /// One moment in the host's ticks and in the vendor's clock.

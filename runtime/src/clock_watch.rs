@@ -1,9 +1,14 @@
-//! Watching the clocks while a session is open: a suspended machine, a paused virtual machine, and a kernel that gives
-//! the TSC up.
+//! Watching the clocks while a session is open: when they need another anchor, a suspended machine, a paused virtual
+//! machine, a wall clock that was stepped, and a kernel that gives the TSC up.
 //!
-//! Host times are converted between anchors, so what happens to a clock between two of them is spread over both. The
-//! watch takes an anchor each round of the housekeeper (1 ms) and keeps it to itself; when a clock has jumped against
-//! another one, it announces that anchor and the next, so that the jump lies in one round. When the kernel no longer
+//! Anchors are facts and are kept for ever: one a second would be 5 MB a day, out of the budget of a flight recorder
+//! that runs for months. So the watch looks once a second, and announces what it sees only when the line through the last
+//! two anchors misses it, with the second before it, so that a bend lies within one second; and once a minute anyhow.
+//! Readers are linear between anchors, so they are off by no more than the watch let pass.
+//!
+//! What happens to a clock between two anchors is spread over both. The watch takes an anchor each round of the
+//! housekeeper (1 ms) and keeps it to itself; when a clock has jumped against another one, it announces that anchor and
+//! the next, so that the jump lies in one round. When the kernel no longer
 //! keeps its time by the TSC, ticks stay what they are (ticks of two sources must not meet in one region), the trace says
 //! so, and anchors come ten times as often.
 //!
@@ -20,6 +25,16 @@ pub(crate) const CLOCK_KEY: &[u8] = b"strandline.clock";
 const JUMP_NS: i128 = 1_000_000;
 /// Between looks at the kernel's clock source, ns.
 const LOOK_NS: u64 = 1_000_000_000;
+/// Between looks at how far the last line holds, ns.
+const SECOND_NS: u64 = 1_000_000_000;
+/// How far the vendor's clock may be off the line, ns: reading two clocks at one moment is about 0.1 us uncertain.
+const HOLD_NS: i128 = 250;
+/// From this on a miss is a bend: the second before it is announced too.
+const BEND_NS: i128 = 500;
+/// How much less certain BOOTTIME is, ns: it is read a little later than the ticks.
+const KERNEL_LATE_NS: i128 = 750;
+/// Longest time without an anchor, ns.
+const LONGEST_NS: u64 = 60_000_000_000;
 /// Between anchors once the TSC was given up, ns.
 const UNSTABLE_NS: u64 = 100_000_000;
 
@@ -27,6 +42,10 @@ const UNSTABLE_NS: u64 = 100_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
     last: Option<ClockAnchor>,
+    /// The last look at the line.
+    second: Option<ClockAnchor>,
+    /// The line: the last two anchors that were announced.
+    line: Option<[ClockAnchor; 2]>,
     /// Vendor ns of the last look at the clock source, and of the last anchor because of it.
     looked_ns: u64,
     anchored_ns: u64,
@@ -71,10 +90,35 @@ impl ClockWatch {
         source: impl FnOnce() -> String,
     ) -> Found {
         let mut found = Found::default();
-        if let Some(last) = self.last.replace(now)
-            && jumped(&last, &now, ticks_per_second)
-        {
-            found.anchors.extend([last, now]);
+        let since = |then: u64| now.vendor_ns.saturating_sub(then);
+        if let Some(last) = self.last.replace(now) {
+            if since(last.vendor_ns) >= LONGEST_NS && !jumped(&last, &now, ticks_per_second) {
+                // No session was open for a while.
+                self.line = None;
+            } else if jumped(&last, &now, ticks_per_second) {
+                found.anchors.extend([last, now]);
+                (self.line, self.second) = (Some([now; 2]), Some(now));
+            }
+        }
+        match (self.line, self.second) {
+            (Some(line), Some(second)) if since(second.vendor_ns) >= SECOND_NS => {
+                let missed = missed(&line, &now, ticks_per_second);
+                if missed > HOLD_NS || since(line[1].vendor_ns) >= LONGEST_NS {
+                    let mut from = line[1];
+                    if missed > BEND_NS && second != from {
+                        found.anchors.push(second);
+                        from = second;
+                    }
+                    found.anchors.push(now);
+                    self.line = Some([from, now]);
+                }
+                self.second = Some(now);
+            }
+            (Some(_), Some(_)) => {}
+            _ => {
+                found.anchors.push(now);
+                (self.line, self.second) = (Some([now; 2]), Some(now));
+            }
         }
         if !self.unstable && now.vendor_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
             self.looked_ns = now.vendor_ns;
@@ -97,7 +141,24 @@ impl ClockWatch {
     }
 }
 
-/// Whether ticks, vendor clock, BOOTTIME and MONOTONIC went different ways between two moments.
+/// How far the line misses the vendor's clock, ns, or BOOTTIME, as far as that is more than it is uncertain.
+fn missed(line: &[ClockAnchor; 2], now: &ClockAnchor, ticks_per_second: u64) -> i128 {
+    let [from, to] = line;
+    let ticks =
+        |one: &ClockAnchor, other: &ClockAnchor| i128::from(other.ticks) - i128::from(one.ticks);
+    let by = |clock: fn(&ClockAnchor) -> u64| {
+        let on = |one, other| i128::from(clock(other)) - i128::from(clock(one));
+        let expected = match ticks(from, to) {
+            // No line yet: the nominal rate.
+            0 => ticks(to, now) * 1_000_000_000 / i128::from(ticks_per_second.max(1)),
+            span => ticks(to, now) * on(from, to) / span,
+        };
+        (on(to, now) - expected).abs()
+    };
+    by(|anchor| anchor.vendor_ns).max(by(|anchor| anchor.boottime_ns) - KERNEL_LATE_NS)
+}
+
+/// Whether ticks, vendor clock, BOOTTIME, MONOTONIC and REALTIME went different ways between two moments.
 fn jumped(last: &ClockAnchor, now: &ClockAnchor, ticks_per_second: u64) -> bool {
     let on = |now: u64, last: u64| i128::from(now) - i128::from(last);
     let ticks_ns = on(now.ticks, last.ticks) * 1_000_000_000 / i128::from(ticks_per_second.max(1));
@@ -107,12 +168,14 @@ fn jumped(last: &ClockAnchor, now: &ClockAnchor, ticks_per_second: u64) -> bool 
         by > JUMP_NS && by > other.abs() / 100
     };
     let suspended = on(now.boottime_ns, last.boottime_ns) - on(now.monotonic_ns, last.monotonic_ns);
-    parted(vendor_ns, ticks_ns) || suspended.abs() > JUMP_NS
+    let stepped = on(now.realtime_ns, last.realtime_ns) - on(now.boottime_ns, last.boottime_ns);
+    parted(vendor_ns, ticks_ns) || suspended.abs() > JUMP_NS || stepped.abs() > JUMP_NS
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::anchors::{TickAnchor, TickMap};
 
     const RATE: u64 = 2_000_000_000;
 
@@ -125,7 +188,7 @@ mod tests {
             boottime_ns: (5_000 + ms) * ns,
             monotonic_ns: (5_000 + ms - slept_ms) * ns,
             monotonic_raw_ns: (4_000 + ms - slept_ms) * ns,
-            realtime_ns: 1,
+            realtime_ns: (1_000_000_000 + ms) * ns,
         }
     }
 
@@ -136,7 +199,8 @@ mod tests {
     #[test]
     fn a_suspend_is_held_between_two_anchors_a_round_apart() {
         let mut watch = ClockWatch::default();
-        for ms in 0..50 {
+        assert_eq!(watch.round(at(0, 0), RATE, tsc).anchors, [at(0, 0)]);
+        for ms in 1..50 {
             assert_eq!(watch.round(at(ms, 0), RATE, tsc), Found::default());
         }
         let found = watch.round(at(3_600_050, 3_600_000), RATE, tsc);
@@ -159,14 +223,88 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_wall_clock_is_no_news() {
+    fn a_step_of_the_wall_clock_is_held_between_two_anchors_too() {
         let mut watch = ClockWatch::default();
         watch.round(at(0, 0), RATE, tsc);
+        watch.round(at(1, 0), RATE, tsc);
         let now = ClockAnchor {
-            realtime_ns: u64::MAX,
-            ..at(1, 0)
+            realtime_ns: 1,
+            ..at(2, 0)
         };
-        assert_eq!(watch.round(now, RATE, tsc), Found::default());
+        assert_eq!(watch.round(now, RATE, tsc).anchors, [at(1, 0), now]);
+    }
+
+    #[test]
+    fn after_a_time_without_sessions_the_clocks_are_anchored_at_once() {
+        let mut watch = ClockWatch::default();
+        watch.round(at(0, 0), RATE, tsc);
+        watch.round(at(1, 0), RATE, tsc);
+        let later = at(500_000, 0);
+        assert_eq!(watch.round(later, RATE, tsc).anchors, [later]);
+    }
+
+    /// A simulation: the clocks are made here, the anchors are those that the watch announces, the conversion is the
+    /// readers'.
+    #[test]
+    fn a_day_needs_few_anchors_and_stays_within_a_microsecond() {
+        const ROUND_NS: u64 = 50_000_000;
+        let day = 86_400 * SECOND_NS / ROUND_NS;
+        // What a minute changes, what the noise of an anchor is, how many anchors a day may have.
+        for (step_ppb, noise_ns, most) in [(0, 50, 2_000), (100, 50, 6_000), (100, 150, 25_000)] {
+            let mut watch = ClockWatch::default();
+            let (mut random, mut vendor_ps) = (0x5eed, 77_000_000_000_000_000u128);
+            let (mut anchors, mut truth) = (Vec::new(), Vec::new());
+            for round in 0..day {
+                random = crate::hash::word(random);
+                let minute = round * ROUND_NS / LONGEST_NS;
+                let ppb = 50_000 + minute * step_ppb;
+                vendor_ps += u128::from(ROUND_NS) * (1_000_000_000 + u128::from(ppb)) / 1_000_000;
+                let true_ns = (vendor_ps / 1_000) as u64;
+                let vendor_ns = true_ns + random % (2 * noise_ns + 1) - noise_ns;
+                let now = ClockAnchor {
+                    ticks: (round + 1) * (ROUND_NS * (RATE / SECOND_NS)),
+                    vendor_ns,
+                    boottime_ns: vendor_ns,
+                    monotonic_ns: vendor_ns,
+                    monotonic_raw_ns: 0,
+                    realtime_ns: vendor_ns,
+                };
+                let found = watch.round(now, RATE, tsc);
+                anchors.extend(found.anchors.iter().map(|anchor| TickAnchor {
+                    ticks: anchor.ticks,
+                    vendor_ns: anchor.vendor_ns,
+                }));
+                if random % 64 == 0 || round + 20 >= day {
+                    truth.push((now.ticks, true_ns));
+                }
+            }
+            println!(
+                "{step_ppb} ppb a minute, {noise_ns} ns: {} anchors",
+                anchors.len()
+            );
+            assert!(anchors.len() <= most, "{} anchors", anchors.len());
+            let map = TickMap::new(anchors, RATE);
+            let off = truth
+                .iter()
+                .map(|&(ticks, ns)| map.vendor_ns(ticks).abs_diff(ns));
+            let worst = off.max().unwrap();
+            assert!(worst <= 1_000, "{worst} ns");
+        }
+    }
+
+    #[test]
+    fn a_bend_lies_within_the_second_in_which_it_came() {
+        let mut watch = ClockWatch::default();
+        // 500 ppm from 10.5 s on.
+        let bent = |ms: u64| ClockAnchor {
+            vendor_ns: at(ms, 0).vendor_ns + ms.saturating_sub(10_500) * 500,
+            ..at(ms, 0)
+        };
+        let anchors: Vec<_> = (0..20_000)
+            .flat_map(|ms| watch.round(bent(ms), RATE, tsc).anchors)
+            .collect();
+        let seconds = [0, 10_000, 11_000, 12_000];
+        assert_eq!(anchors, seconds.map(bent));
     }
 
     #[test]
@@ -187,7 +325,8 @@ mod tests {
         assert_eq!(anchors, 25);
         // Where ticks are not the TSC, nobody asks.
         let mut watch = ClockWatch::default();
-        for ms in 0..3_000 {
+        watch.round(at(0, 0), RATE, String::new);
+        for ms in 1..3_000 {
             assert_eq!(watch.round(at(ms, 0), RATE, String::new), Found::default());
         }
     }

@@ -1,7 +1,7 @@
 //! The housekeeper: the one thread of the runtime, for all that must not happen in a callback.
 //!
 //! It backs memory ahead of demand, accounts for sessions that were closed without anybody waiting, takes sealed
-//! segments from the ring and gives them their checksum, anchors the clocks once a second and looks for lanes of dead
+//! segments from the ring and gives them their checksum, watches the clocks and looks for lanes of dead
 //! threads when lanes run short. It blocks all signals, so that the host's handlers never run on it, and it does
 //! nothing any more once the process finalizes. A forked child has none.
 
@@ -23,8 +23,6 @@ const BUSY: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(20);
 /// How long the rounds stay short after the last session.
 const AWAKE: Duration = Duration::from_secs(1);
-/// Between anchors of all clocks.
-const ANCHOR: Duration = Duration::from_secs(1);
 /// Rounds between looks for threads without a name.
 const NAMES_EVERY: u32 = 10;
 /// Segments that get their checksum in one round: about a millisecond's work.
@@ -56,7 +54,6 @@ impl Runtime {
         mut ask: Option<Box<dyn FnMut() + Send>>,
         mut each_round: Option<Box<dyn FnMut() + Send>>,
     ) {
-        let mut anchored = Instant::now();
         let mut last_busy = Instant::now();
         let mut round = 0u32;
         let mut watch = ClockWatch::default();
@@ -83,12 +80,6 @@ impl Runtime {
             if busy {
                 last_busy = Instant::now();
                 watch.look(self);
-            }
-            if anchored.elapsed() >= ANCHOR {
-                anchored = Instant::now();
-                if busy {
-                    self.announce_anchor();
-                }
             }
             // Sessions may follow each other within a millisecond: awake a while longer, or 8 come and go in one nap.
             let awake = last_busy.elapsed() < AWAKE;

@@ -1,7 +1,7 @@
 //! Goal: host times are where docs/format.md says, however the host's clock drifts against the vendor's, whatever is done
 //! to the wall clock, and across a suspend. Method: a simulation. Its clocks are made here, its anchors are those that
-//! the runtime would have taken (with the error that taking them has), and all else is the product's: the region, the
-//! trace and its conversion.
+//! the housekeeper reads, one a second with the error that reading them has, and all else is the product's: the region, the
+//! trace and its conversion. (Which of them the housekeeper announces is tested beside it, in `clock_watch.rs`.)
 
 use strandline::Trace;
 use strandline::anchors::{ClockAnchor, KernelClock, KernelMap};
