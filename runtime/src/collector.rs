@@ -146,8 +146,9 @@ impl Runtime {
     }
 
     /// Stream mode without a file: hands up to `most` sealed segments to `sink` and frees them. Any thread, not in a
-    /// callback; call it often enough that what is not free fits in the budget. Returns how many were taken. The records
-    /// of one thread come in its order, each once.
+    /// callback; call it often enough that what is not free fits in the budget. Returns how many were taken; while the
+    /// appending threads are faster than the sink it takes all of `most`. The records of one thread come in its order,
+    /// each once.
     ///
     /// # Errors
     /// [`Status::InvalidArgument`] in another mode, or when the runtime writes a file itself; [`Status::NotReady`] in a

@@ -131,17 +131,26 @@ pub fn say_ready() {
 
 /// Runs a child to its end; returns its status and all that it wrote.
 pub fn run(command: &mut Command) -> (ExitStatus, String) {
+    run_for(command, Duration::ZERO)
+}
+
+/// As `run`, for a child that takes `longer` by itself.
+pub fn run_for(command: &mut Command, longer: Duration) -> (ExitStatus, String) {
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("a child");
-    finish(child)
+    finish_within(child, HANG + longer)
 }
 
 /// Waits for a child; one that hangs is killed and fails the test.
-pub fn finish(mut child: Child) -> (ExitStatus, String) {
+pub fn finish(child: Child) -> (ExitStatus, String) {
+    finish_within(child, HANG)
+}
+
+fn finish_within(mut child: Child, hang: Duration) -> (ExitStatus, String) {
     let readers: Vec<_> = [
         child
             .stdout
@@ -162,7 +171,7 @@ pub fn finish(mut child: Child) -> (ExitStatus, String) {
         })
     })
     .collect();
-    let until = Instant::now() + HANG;
+    let until = Instant::now() + hang;
     let status = loop {
         if let Some(status) = child.try_wait().expect("waiting for a child") {
             break Some(status);

@@ -10,6 +10,7 @@ mod kill;
 mod memory;
 mod modes;
 mod signals;
+mod soak;
 mod space;
 mod stream;
 mod threads;
@@ -61,6 +62,7 @@ fn main() -> std::process::ExitCode {
                 "signals::at_every_instruction",
                 signals::at_every_instruction,
             ),
+            ("soak::all_modes_in_turn", soak::all_modes_in_turn),
             (
                 "space::a_full_file_system_is_a_count",
                 space::a_full_file_system_is_a_count,
@@ -127,6 +129,9 @@ fn main() -> std::process::ExitCode {
             ("refused", space::refused_body),
             ("released", modes::released_body),
             ("short threads", threads::short_body),
+            ("soak, flight", soak::flight_body),
+            ("soak, stream", soak::stream_body),
+            ("soak, window", soak::window_body),
             ("stepped", signals::stepped_body),
             ("storm", signals::storm_body),
             ("stream", stream::body),
