@@ -530,50 +530,157 @@ fn stand_in() -> Option<std::path::PathBuf> {
     Some(said.stdout.trim_end().into())
 }
 
+/// Builds the embedder for one of its modes.
+fn embedder(cxx: &str, mode: &str, sim: &Path, flags: &[&str], program: &Path) {
+    let mut command = compiler(cxx, "c++17");
+    command
+        .arg(source("embedder.cpp"))
+        .args(flags)
+        .arg("-rdynamic")
+        .arg("-L")
+        .arg(sim);
+    if ["own", "static", "chain", "second", "inside"].contains(&mode) {
+        command.args(["-DOWN", "-l:librocprofiler-sdk.so.1"]);
+    }
+    if ["force", "foreign"].contains(&mode) {
+        command.args(["-DFORCE", "-l:librocprofiler-sdk.so.1"]);
+    }
+    command.args(["-l:libamdhip64.so.7", "-Wno-unused-function", "-ldl"]);
+    command.arg("-o").arg(program);
+    // The program's own `rocprofiler_configure` and the one inside the archive don't meet.
+    let linked = if mode == "static" {
+        let archive = prefix().join("lib/libstrandline.a");
+        command.arg(archive).args(["-lgcc_s", "-lm", "-lpthread"])
+    } else {
+        support::link(&mut command)
+    };
+    run(linked).expect_clean();
+}
+
+/// Starts an embedder with a folder of its own.
+fn start(program: &Path, mode: &str, sim: &Path, out: &Path) -> Command {
+    std::fs::create_dir(out).unwrap();
+    let mut host = Command::new(program);
+    host.env("LD_LIBRARY_PATH", sim)
+        .env("EMBEDDER_MODE", if mode == "static" { "own" } else { mode })
+        .env("EMBEDDER_OUT", out)
+        .env("STRANDLINE_DIR", out);
+    host
+}
+
+fn tool_library() -> std::path::PathBuf {
+    support::profile_folder().join("libstrandline_rocprofiler.so")
+}
+
 #[test]
 fn hosts_that_bring_the_tool_themselves() {
     let Some(sim) = stand_in() else { return };
     let scratch = Scratch::new("embedder");
     for (_, cxx) in compilers() {
         for mode in [
-            "own", "static", "chain", "second", "inside", "forced", "session", "late",
+            "own", "static", "chain", "second", "inside", "force", "foreign", "forced", "session",
+            "late",
         ] {
             let program = scratch.path(&format!("embedder-{mode}-{cxx}"));
-            let mut command = compiler(cxx, "c++17");
-            command
-                .arg(source("embedder.cpp"))
-                .arg("-rdynamic")
-                .arg("-L")
-                .arg(&sim);
-            if ["own", "static", "chain", "second", "inside"].contains(&mode) {
-                command.args(["-DOWN", "-l:librocprofiler-sdk.so.1"]);
-            }
-            command.args(["-l:libamdhip64.so.7", "-Wno-unused-function", "-ldl"]);
-            command.arg("-o").arg(&program);
-            // The program's own `rocprofiler_configure` and the one inside the archive don't meet.
-            let linked = if mode == "static" {
-                let archive = prefix().join("lib/libstrandline.a");
-                command.arg(archive).args(["-lgcc_s", "-lm", "-lpthread"])
-            } else {
-                support::link(&mut command)
-            };
-            run(linked).expect_clean();
+            embedder(cxx, mode, &sim, &[], &program);
             let out = scratch.path(&format!("out-{mode}-{cxx}"));
-            std::fs::create_dir(&out).unwrap();
-            let mut host = Command::new(&program);
-            host.env("LD_LIBRARY_PATH", &sim)
-                .env("EMBEDDER_MODE", if mode == "static" { "own" } else { mode })
-                .env("EMBEDDER_OUT", &out)
-                .env("STRANDLINE_DIR", &out);
+            let mut host = start(&program, mode, &sim, &out);
             if mode == "second" {
-                let tool = support::profile_folder().join("libstrandline_rocprofiler.so");
-                host.env("ROCP_TOOL_LIBRARIES", tool);
+                host.env("ROCP_TOOL_LIBRARIES", tool_library());
             }
             let ended = run(&mut host);
             ended.expect_ok();
             if mode == "own" {
                 assert!(ended.stdout.contains("300 x _Z4nodev"), "{}", ended.stdout);
             }
+        }
+    }
+}
+
+#[test]
+fn hosts_that_bring_the_tool_themselves_under_sanitizers() {
+    let Some(sim) = stand_in() else { return };
+    let scratch = Scratch::new("embedder-sanitized");
+    // The stand-ins keep what they tell tools for the life of the process.
+    let leaks = scratch.path("leaks");
+    std::fs::write(&leaks, "leak:librocprofiler-sdk.so\nleak:libamdhip64.so\n").unwrap();
+    let unseen = root().join("ffi/kineto/test/tsan.supp");
+    for (_, cxx) in compilers() {
+        for which in ["address,undefined", "thread"] {
+            if !sanitizer(cxx, which) {
+                continue;
+            }
+            for mode in ["own", "inside", "force"] {
+                let name = format!("{mode}-{cxx}-{}", &which[..6]);
+                let program = scratch.path(&name);
+                let flag = format!("-fsanitize={which}");
+                let flags = [flag.as_str(), "-fno-sanitize-recover=all"];
+                embedder(cxx, mode, &sim, &flags, &program);
+                let mut host = start(&program, mode, &sim, &scratch.path(&format!("out-{name}")));
+                let leaks = format!("print_suppressions=0:suppressions={}", leaks.display());
+                // The SDK starts its threads again in a forked child.
+                let unseen = format!(
+                    "halt_on_error=1 die_after_fork=0 suppressions={}",
+                    unseen.display()
+                );
+                host.env("LSAN_OPTIONS", leaks).env("TSAN_OPTIONS", unseen);
+                run(&mut host).expect_ok();
+            }
+        }
+    }
+}
+
+#[test]
+fn the_tool_library_is_the_second_tool_beside_another() {
+    let Some(sim) = stand_in() else { return };
+    let scratch = Scratch::new("beside");
+    let Some((cc, cxx)) = compilers().first().copied() else {
+        return;
+    };
+    let other = scratch.path("libother_tool.so");
+    let mut command = compiler(cc, "c11");
+    command
+        .args(["-shared", "-fPIC"])
+        .arg(source("other_tool.c"))
+        .arg("-o")
+        .arg(&other);
+    run(&mut command).expect_clean();
+    let program = scratch.path("host");
+    embedder(cxx, "beside", &sim, &[], &program);
+    // Alone, and with us: the other tool is told the same.
+    for tools in [
+        vec![other.clone()],
+        vec![other.clone(), tool_library()],
+        vec![tool_library(), other.clone()],
+    ] {
+        let out = scratch.path(&format!("out-{}-{}", tools.len(), tools[0] == other));
+        let mut host = start(&program, "beside", &sim, &out);
+        let list: Vec<String> = tools
+            .iter()
+            .map(|tool| tool.display().to_string())
+            .collect();
+        // SDK 1.0.0 forgets what follows the last colon.
+        let end = if list.len() > 1 { ":" } else { "" };
+        host.env("ROCP_TOOL_LIBRARIES", list.join(":") + end)
+            .env("OTHER_OUT", out.join("other"))
+            .env("STRANDLINE_OUT", out.join("ours.slt"));
+        run(&mut host).expect_ok();
+        let place = tools.iter().position(|tool| *tool == other).unwrap();
+        let said = std::fs::read_to_string(out.join("other")).unwrap();
+        assert_eq!(said, format!("priority {place}, 300 enqueued"));
+        if tools.len() == 2 {
+            let command = support::profile_folder().join("strandline");
+            let summary = run(Command::new(command)
+                .arg("summary")
+                .arg(out.join("ours.slt")));
+            summary.expect_clean();
+            assert!(
+                summary
+                    .stdout
+                    .ends_with("complete: 300 of 300 dispatches\n"),
+                "{}",
+                summary.stdout
+            );
         }
     }
 }

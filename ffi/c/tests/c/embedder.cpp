@@ -1,7 +1,10 @@
 // Goal: programs that use HIP and bring the SDK's tool themselves. Prints "ok".
-//   own     this program defines rocprofiler_configure and returns what the library gives it
+//   own     this program defines rocprofiler_configure and returns what the library gives it; a forked child gets a status
 //   chain   it defines rocprofiler_configure with a tool of its own, and calls the library's initialize and finalize from there
 //   second  as own, and another tool comes first (ROCP_TOOL_LIBRARIES)
+//   force   it defines none, and hands the library to the SDK's own rocprofiler_force_configure
+//   foreign the same with a tool that is not the library: a status, and neither HIP nor that tool is touched
+//   beside  it knows nothing of the library, which the SDK loads as the second of two tools
 //   forced  it defines none, and configures the SDK before it uses HIP
 //   session it defines none; the first session configures the SDK
 //   late    it defines none, and HIP is used before the first session: a status, and HIP is untouched
@@ -15,6 +18,8 @@
 #include <map>
 #include <string>
 #include <strandline.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -32,7 +37,8 @@ int hipDeviceSynchronize();
 int hipLaunchKernel(const void *, dim3_t, dim3_t, void **, size_t, void *);
 void **__hipRegisterFatBinary(const void *);
 void __hipRegisterFunction(void **, const void *, char *, const char *, unsigned, void *, void *, void *, void *, int *);
-#ifdef OWN
+#if defined(OWN) || defined(FORCE)
+int rocprofiler_force_configure(configure_result *(*)(uint32_t, const char *, uint32_t, client_id *));
 int rocprofiler_create_context(handle *);
 int rocprofiler_start_context(handle);
 int rocprofiler_configure_callback_tracing_service(handle, uint32_t, const int32_t *, size_t, void (*)(record, void *, void *), void *);
@@ -45,7 +51,24 @@ int rocprofiler_flush_buffer(handle);
 static const char *mode = "";
 static int own_initialized, own_finalized;
 static configure_result *ours;
+static uint32_t own_priority;
 static char kernel_stub;
+
+/// Reads what there is, a little of it.
+static void iterate() {
+    strandline_trace *trace = nullptr;
+    strandline_cursor *cursor = nullptr;
+    auto record = strandline::make<strandline_record>();
+    if (strandline_trace_live(&trace) != STRANDLINE_OK) return;
+    EXPECT(strandline_cursor_open(trace, 0, 0, &cursor), STRANDLINE_OK);
+    EXPECT(strandline_trace_close(trace), STRANDLINE_OK);
+    for (int i = 0; i < 10; i++) {
+        const int32_t status = strandline_cursor_next(cursor, &record);
+        EXPECT(status == STRANDLINE_OK || status == STRANDLINE_NOTHING, 1);
+    }
+    EXPECT(strandline_cursor_close(cursor), STRANDLINE_OK);
+    EXPECT(strandline_cursor_next(cursor, &record), STRANDLINE_BAD_HANDLE);
+}
 
 static void finalizing() {
     uint64_t session;
@@ -55,6 +78,10 @@ static void finalizing() {
     EXPECT(started == STRANDLINE_OK || started == STRANDLINE_FINALIZING || started == STRANDLINE_SDK_REFUSED, 1);
     const int32_t stopped = strandline_session_stop(1, 1000000, &result);
     EXPECT(stopped == STRANDLINE_OK || stopped == STRANDLINE_FINALIZING, 1);
+    iterate();
+    const std::string path = std::string(std::getenv("EMBEDDER_OUT")) + "/finalizer.json";
+    const int32_t exported = strandline_export(0, path.c_str());
+    EXPECT(exported == STRANDLINE_OK || exported == STRANDLINE_INSIDE_CALLBACK || exported == STRANDLINE_FINALIZING, 1);
 }
 
 /// What may be answered inside a callback. Whether the library's own callback ran before this one decides between them; a wait is
@@ -73,24 +100,30 @@ static void inside() {
     }
     if (call % 7 == 0) {
         const int32_t stopped = strandline_session_stop(number, 1000000, &result);
-        EXPECT(stopped == STRANDLINE_OK || stopped == STRANDLINE_INSIDE_CALLBACK || stopped == STRANDLINE_NO_SUCH_SESSION, 1);
+        EXPECT(stopped == STRANDLINE_OK || stopped == STRANDLINE_INSIDE_CALLBACK || stopped == STRANDLINE_NO_SUCH_SESSION || stopped == STRANDLINE_FINALIZING, 1);
         refused += stopped == STRANDLINE_INSIDE_CALLBACK;
     }
+    if (call % 40 == 0) iterate();
     uint64_t session = 0;
+    // The last callbacks come while the process ends.
     const int32_t started = strandline_session_start(&session);
-    EXPECT(started == STRANDLINE_OK || started == STRANDLINE_SESSION_OPEN || started == STRANDLINE_TOO_MANY_PENDING, 1);
+    EXPECT(started == STRANDLINE_OK || started == STRANDLINE_SESSION_OPEN || started == STRANDLINE_TOO_MANY_PENDING || started == STRANDLINE_FINALIZING, 1);
 }
 
-#ifdef OWN
+#if defined(OWN) || defined(FORCE)
 static handle context, buffer;
-static void on_record(record, void *, void *) { inside(); }
+static std::atomic<int> foreign_calls{0};
+static void on_record(record, void *, void *) {
+    foreign_calls++;
+    inside();
+}
 static void on_buffer(handle, handle, void **, size_t, void *, uint64_t) { inside(); }
 #endif
 
 static int initialize(void (*fini)(client_id), void *) {
     own_initialized++;
-    const int status = ours->initialize(fini, ours->tool_data);
-#ifdef OWN
+    const int status = ours ? ours->initialize(fini, ours->tool_data) : 0;
+#if defined(OWN) || defined(FORCE)
     EXPECT(rocprofiler_create_context(&context), 0);
     EXPECT(rocprofiler_configure_callback_tracing_service(context, HIP_API, nullptr, 0, on_record, nullptr), 0);
     EXPECT(rocprofiler_configure_callback_tracing_service(context, DISPATCH, nullptr, 0, on_record, nullptr), 0);
@@ -103,6 +136,7 @@ static int initialize(void (*fini)(client_id), void *) {
 
 static void finalize(void *) {
     own_finalized++;
+    if (!ours) return;
     ours->finalize(ours->tool_data);
     finalizing();
 }
@@ -111,6 +145,7 @@ static void finalize(void *) {
 extern "C" __attribute__((visibility("default"))) configure_result *rocprofiler_configure(uint32_t version, const char *runtime, uint32_t priority, client_id *id) {
     if (std::strcmp(mode, "") == 0) mode = std::getenv("EMBEDDER_MODE");
     id->name = "embedder";
+    own_priority = priority;
     ours = static_cast<configure_result *>(strandline_rocprofiler_configure(version, runtime, priority, id));
     EXPECT(ours != nullptr, 1);
     EXPECT(std::strcmp(id->name, "embedder"), 0);
@@ -120,6 +155,44 @@ extern "C" __attribute__((visibility("default"))) configure_result *rocprofiler_
     return &result;
 }
 #endif
+
+#ifdef FORCE
+/// What a program gives to rocprofiler_force_configure: the library, or a tool that knows nothing of it.
+static configure_result *forced(uint32_t version, const char *runtime, uint32_t priority, client_id *id) {
+    static configure_result result{sizeof(result), initialize, finalize, nullptr};
+    id->name = "embedder";
+    if (std::strcmp(mode, "foreign") == 0) return &result;
+    ours = static_cast<configure_result *>(strandline_rocprofiler_configure(version, runtime, priority, id));
+    EXPECT(ours != nullptr, 1);
+    return ours;
+}
+#endif
+
+/// A forked child has the parent's handles and none of its sessions.
+static void fork_now(const strandline::trace &trace) {
+    std::fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        failures = 0;
+        uint64_t session = 0;
+        strandline_trace *live = nullptr;
+        strandline_cursor *cursor = nullptr;
+        auto settings = strandline::make<strandline_settings>();
+        EXPECT(strandline_status(), STRANDLINE_NOT_READY);
+        EXPECT(strandline_configure(&settings) != STRANDLINE_OK, 1);
+        EXPECT(strandline_rocprofiler_force_configure(), STRANDLINE_NOT_READY);
+        EXPECT(strandline_session_start(&session), STRANDLINE_NOT_READY);
+        EXPECT(strandline_session_stop(1, 1000000, nullptr), STRANDLINE_NOT_READY);
+        EXPECT(strandline_export(0, "/nowhere/x.json"), STRANDLINE_NOT_READY);
+        EXPECT(strandline_trace_live(&live), STRANDLINE_NOT_READY);
+        EXPECT(strandline_cursor_open(trace.get(), 0, 0, &cursor), STRANDLINE_NOT_READY);
+        std::fflush(stdout);
+        _exit(failures);
+    }
+    int how = 0;
+    EXPECT(waitpid(child, &how, 0), child);
+    EXPECT(how, 0);
+}
 
 static void launch(int count) {
     for (int i = 0; i < count; i++) EXPECT(hipLaunchKernel(&kernel_stub, {64, 1, 1}, {64, 1, 1}, nullptr, 0, nullptr), 0);
@@ -151,6 +224,31 @@ int main() try {
         std::printf(failures ? "%d failures\n" : "ok\n", failures);
         return failures != 0;
     }
+    if (what == "beside") {
+        use_hip();
+        launch(300);
+        EXPECT(hipDeviceSynchronize(), 0);
+        EXPECT(strandline_status(), STRANDLINE_NOT_READY);
+        std::printf(failures ? "%d failures\n" : "ok\n", failures);
+        return failures != 0;
+    }
+#ifdef FORCE
+    EXPECT(rocprofiler_force_configure(forced), 0);
+    if (what == "foreign") {
+        use_hip();
+        uint64_t session = 0;
+        EXPECT(strandline_session_start(&session), STRANDLINE_SDK_LOCKED);
+        EXPECT(strandline_rocprofiler_force_configure(), STRANDLINE_SDK_LOCKED);
+        EXPECT(strandline_status(), STRANDLINE_SDK_LOCKED);
+        launch(10);
+        EXPECT(hipDeviceSynchronize(), 0);
+        EXPECT(own_initialized, 1);
+        // Every launch is a call and a dispatch to that tool.
+        EXPECT(foreign_calls >= 20, 1);
+        std::printf(failures ? "%d failures\n" : "ok\n", failures);
+        return failures != 0;
+    }
+#endif
     if (what == "forced") {
         strandline::check(strandline_rocprofiler_force_configure());
         strandline::check(strandline_rocprofiler_force_configure());
@@ -220,6 +318,14 @@ int main() try {
     EXPECT(kernels.size(), 1);
     for (const auto &[name, count] : kernels) std::printf("%" PRIu64 " x %s\n", count, name.c_str());
     EXPECT(total, 300);
+    if (what == "second") {
+        EXPECT(own_priority > 0, 1);
+        std::string said;
+        for (uint64_t i = 0; i < trace.info().metadata_count; i++)
+            if (std::string(trace.metadata(i).key) == "tool priority") said = trace.metadata(i).value;
+        EXPECT(said == std::to_string(own_priority), 1);
+    }
+    if (what == "own") fork_now(trace);
     trace.export_to(out + "/" + what + ".json");
     EXPECT(own_initialized, what == "chain");
     std::printf(failures ? "%d failures\n" : "ok\n", failures);
