@@ -21,6 +21,7 @@ use strandline::subscribe::{From, Lost, Subscriber};
 
 use crate::client::{Client, Place};
 use crate::names::{Kernel, Names};
+use crate::plots::Plots;
 
 /// How the bridge works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Options {
     pub first_context: u8,
     /// Zones that wait at most; further ones are dropped and counted.
     pub waiting_max: usize,
+    /// Plots too: dispatches under way in each queue, memory allocated on each device.
+    pub plots: bool,
 }
 
 impl Default for Options {
@@ -49,6 +52,7 @@ impl Default for Options {
             always: false,
             first_context: u8::MAX,
             waiting_max: 1 << 20,
+            plots: true,
         }
     }
 }
@@ -72,6 +76,8 @@ pub struct Counts {
     pub too_many: u64,
     /// Zones whose name was left out, because Tracy has no room for more places.
     pub unnamed: u64,
+    /// Points of plots sent.
+    pub points: u64,
 }
 
 /// Tracy numbers places with 16 bits, signed; the program's own need some.
@@ -122,6 +128,9 @@ pub struct Bridge<C> {
     connected_since: Option<u64>,
     calibrated_at: u64,
     counts: Counts,
+    plots: Plots,
+    /// What was lost when the plots were last told.
+    lost: Lost,
 }
 
 impl<C: Client> Bridge<C> {
@@ -140,12 +149,17 @@ impl<C: Client> Bridge<C> {
             connected_since: None,
             calibrated_at: 0,
             counts: Counts::default(),
+            plots: Plots::default(),
+            lost: Lost::default(),
         }
     }
 
     /// What was done so far.
     pub fn counts(&self) -> Counts {
-        self.counts
+        Counts {
+            points: self.plots.points,
+            ..self.counts
+        }
     }
 
     /// What the runtime reused before it was read.
@@ -169,6 +183,9 @@ impl<C: Client> Bridge<C> {
         self.follow_connection(cpu_ns);
         let wanted = self.options.always || self.connected_since.is_some();
         while let Some(item) = self.subscriber.next() {
+            if self.options.plots {
+                self.plots.take(&item.record, &self.names);
+            }
             match zone(&item.record, &self.names) {
                 Some(Ok(_)) if !wanted => self.counts.unconnected += 1,
                 Some(Ok(_)) if self.waiting.len() >= self.options.waiting_max => {
@@ -179,7 +196,15 @@ impl<C: Client> Bridge<C> {
                 None => self.names.take(&item.record),
             }
         }
-        if !self.is_greeting(cpu_ns) {
+        let lost = self.subscriber.lost();
+        if lost != self.lost {
+            self.lost = lost;
+            self.plots.lost(&self.names);
+        }
+        let is_greeting = self.is_greeting(cpu_ns);
+        self.plots
+            .send((wanted && !is_greeting).then_some(&mut self.client));
+        if !is_greeting {
             self.announce_queues(vendor_ns, cpu_ns);
             if wanted {
                 self.send_zones(vendor_ns, cpu_ns);
@@ -199,6 +224,7 @@ impl<C: Client> Bridge<C> {
             (true, None) => {
                 self.connected_since = Some(cpu_ns);
                 self.counts.connections += 1;
+                self.plots.restart();
                 // A profiler knows of a context what it was announced with: calibration starts there again.
                 for context in self.contexts.values_mut().flatten() {
                     context.calibrated = context.made;
@@ -242,11 +268,10 @@ impl<C: Client> Bridge<C> {
         let number = self.next_context?;
         self.next_context = number.checked_sub(1);
         let lanes = self.contexts.entry((agent, queue)).or_default();
-        let mut name = self.names.agent(agent);
-        name.push_str(&match queue {
-            COPIES => ", copies".to_owned(),
-            queue => format!(", queue {queue}"),
-        });
+        let mut name = match queue {
+            COPIES => self.names.agent(agent) + ", copies",
+            queue => self.names.queue(agent, queue),
+        };
         if !lanes.is_empty() {
             name.push_str(&format!(" ({})", lanes.len() + 1));
         }

@@ -1,5 +1,7 @@
 //! Tracy's C API, as far as the bridge needs it.
 
+use std::ffi::CStr;
+
 /// Where a zone says it is from. The same kernel is always the same place: Tracy keeps at most 32767 of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
@@ -9,6 +11,15 @@ pub struct Place<'a> {
     pub function: &'a [u8],
     /// The code object.
     pub source: &'a [u8],
+}
+
+/// What a plot's numbers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A count.
+    Number,
+    /// Bytes of memory.
+    Bytes,
 }
 
 /// The messages of a GPU timeline, in Tracy's order for them: a context before its name and its zones; a zone's begin,
@@ -32,6 +43,11 @@ pub trait Client {
     /// The timeline's clock stands at `gpu_ns` now, and the CPU's has advanced by `cpu_ns` since the last calibration, or
     /// since [`Client::new_context`] for the first one of a connection.
     fn calibrate(&mut self, context: u8, gpu_ns: i64, cpu_ns: i64);
+    /// What a plot's numbers are, before its first point of a connection; its line goes in steps. A plot is known by the address of
+    /// its name.
+    fn plot_unit(&mut self, name: &'static CStr, unit: Unit);
+    /// A point of a plot, now.
+    fn plot(&mut self, name: &'static CStr, value: i64);
 }
 
 #[cfg(any(feature = "always-on", feature = "on-demand"))]
@@ -39,11 +55,11 @@ pub use tracy::Tracy;
 
 #[cfg(any(feature = "always-on", feature = "on-demand"))]
 mod tracy {
-    use std::ffi::c_char;
+    use std::ffi::{CStr, c_char};
 
     use tracy_client_sys as sys;
 
-    use super::{Client, Place};
+    use super::{Client, Place, Unit};
 
     /// `GpuContextType::Rocprof` in protocol 82.
     const CONTEXT_TYPE: u8 = 9;
@@ -142,6 +158,20 @@ mod tracy {
             };
             // SAFETY: numbers.
             unsafe { sys::___tracy_emit_gpu_calibration_serial(data) };
+        }
+
+        fn plot_unit(&mut self, name: &'static CStr, unit: Unit) {
+            let format = match unit {
+                Unit::Number => sys::TracyPlotFormatEnum_TracyPlotFormatNumber,
+                Unit::Bytes => sys::TracyPlotFormatEnum_TracyPlotFormatMemory,
+            };
+            // SAFETY: terminated, and lives as long as the client.
+            unsafe { sys::___tracy_emit_plot_config(name.as_ptr(), format as i32, 1, 1, 0) };
+        }
+
+        fn plot(&mut self, name: &'static CStr, value: i64) {
+            // SAFETY: as above.
+            unsafe { sys::___tracy_emit_plot_int(name.as_ptr(), value) };
         }
     }
 }

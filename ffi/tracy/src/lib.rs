@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`client`] | Tracy's C API, as far as it is needed, and the client itself with the feature `on-demand` or `always-on` |
 //! | [`bridge`] | from records to messages |
+//! | `plots` | what is under way and what is allocated |
 //!
 //! The shared library, with one of the features, is a tool for rocprofiler-sdk (`ROCP_TOOL_LIBRARIES`) and starts the
 //! bridge by itself. An embedder in Rust calls [`spawn`], or polls a [`Bridge`] on a thread of its own. See
@@ -16,9 +17,10 @@
 pub mod bridge;
 pub mod client;
 mod names;
+mod plots;
 
 pub use bridge::{Bridge, Counts, Options};
-pub use client::{Client, Place};
+pub use client::{Client, Place, Unit};
 // The SDK finds the tool by its symbols, which are in this library because of this line.
 pub use strandline_rocprofiler as tool;
 

@@ -123,6 +123,17 @@ impl Names {
         self.agents.get(&agent).is_none_or(|agent| agent.is_gpu)
     }
 
+    /// The agent of a queue, 0 = not announced.
+    pub(crate) fn agent_of(&self, queue: u64) -> u64 {
+        let known = self.queues.iter().find(|known| known.0 == queue);
+        known.map_or(0, |&(_, agent)| agent)
+    }
+
+    /// What people call a queue.
+    pub(crate) fn queue(&self, agent: u64, queue: u64) -> String {
+        format!("{}, queue {queue}", self.agent(agent))
+    }
+
     /// What people call an agent.
     pub(crate) fn agent(&self, handle: u64) -> String {
         let Some(agent) = self.agents.get(&handle) else {

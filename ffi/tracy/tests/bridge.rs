@@ -1,12 +1,14 @@
 //! The bridge's messages, judged by what Tracy's server asserts.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use strandline::events::{AgentFact, DispatchDone, DispatchIssue, Ids, KernelFact};
+use strandline::events::{AgentFact, DispatchDone, DispatchIssue, Ids, KernelFact, MemoryEvent};
 use strandline::settings::Settings;
-use strandline::{Runtime, Vendor};
-use strandline_tracy::{Bridge, Client, Options, Place};
+use strandline::{Runtime, Token, Vendor};
+use strandline_tracy::{Bridge, Client, Options, Place, Unit};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -25,6 +27,15 @@ struct Fake {
 struct Profiler {
     contexts: HashMap<u8, Context>,
     calibrations: Vec<(u8, i64, i64)>,
+    plots: HashMap<usize, Plot>,
+}
+
+/// By the address of its name, as Tracy does.
+#[derive(Debug)]
+struct Plot {
+    name: String,
+    unit: Unit,
+    points: Vec<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -137,27 +148,53 @@ impl Client for Fake {
         assert!(self.connected && self.profiler.contexts.contains_key(&context));
         self.profiler.calibrations.push((context, gpu_ns, cpu_ns));
     }
+
+    fn plot_unit(&mut self, name: &'static CStr, unit: Unit) {
+        assert!(self.connected);
+        let plot = Plot {
+            name: name.to_str().unwrap().to_owned(),
+            unit,
+            points: Vec::new(),
+        };
+        let known = self.profiler.plots.insert(name.as_ptr().addr(), plot);
+        assert!(known.is_none(), "a plot twice in one connection");
+    }
+
+    fn plot(&mut self, name: &'static CStr, value: i64) {
+        assert!(self.connected);
+        let plot = self.profiler.plots.get_mut(&name.as_ptr().addr());
+        plot.expect("a point of no plot").points.push(value);
+    }
 }
 
-fn dispatch(runtime: &Runtime, id: u64, queue: u64, [start_ns, end_ns]: [u64; 2]) {
-    let ids = Ids {
-        correlation: id,
-        ..Ids::default()
-    };
-    let kernel_id = 1 + id % 2;
-    let token = runtime.dispatch_issue(&DispatchIssue {
-        ids,
+fn dispatch(runtime: &Runtime, id: u64, queue: u64, times: [u64; 2]) {
+    let token = issue(runtime, id, queue);
+    done(runtime, token, id, queue, times);
+}
+
+fn issue(runtime: &Runtime, id: u64, queue: u64) -> Token {
+    runtime.dispatch_issue(&DispatchIssue {
+        ids: Ids {
+            correlation: id,
+            ..Ids::default()
+        },
         dispatch_id: id,
-        kernel_id,
+        kernel_id: 1 + id % 2,
         agent: 300,
         queue,
-    });
+    })
+}
+
+fn done(runtime: &Runtime, token: Token, id: u64, queue: u64, [start_ns, end_ns]: [u64; 2]) {
     runtime.dispatch_done(
         token,
         &DispatchDone {
-            ids,
+            ids: Ids {
+                correlation: id,
+                ..Ids::default()
+            },
             dispatch_id: id,
-            kernel_id,
+            kernel_id: 1 + id % 2,
             agent: 300,
             queue,
             start_ns,
@@ -183,6 +220,11 @@ fn a_profiler_that_comes_late_or_again_gets_contexts_names_and_zones_in_order() 
         product: b"Some GPU",
         ..AgentFact::default()
     });
+    runtime.agent(&AgentFact {
+        handle: 301,
+        kind: 1,
+        ..AgentFact::default()
+    });
     for (kernel_id, name) in [(1, b"_Z5firstPfi.kd".as_slice()), (2, b"second_kernel")] {
         runtime.kernel(&KernelFact {
             kernel_id,
@@ -190,7 +232,7 @@ fn a_profiler_that_comes_late_or_again_gets_contexts_names_and_zones_in_order() 
             ..KernelFact::default()
         });
     }
-    runtime.session_open().unwrap();
+    let session = runtime.session_open().unwrap();
     dispatch(runtime, 10, 3, [100, 200]);
 
     let mut bridge = Bridge::new(runtime, Fake::default(), Options::default());
@@ -289,5 +331,82 @@ fn a_profiler_that_comes_late_or_again_gets_contexts_names_and_zones_in_order() 
     bridge.poll(base + SECOND, base + SECOND + 77);
     bridge.finish(base + 2 * SECOND, base + 2 * SECOND + 77);
     assert_eq!(bridge.client().zones().len(), 40_000);
+    assert_eq!(bridge.lost(), Default::default());
+
+    let points = bridge.counts().points;
+    // Plots: what is under way and what is allocated, also of the time when nobody was there; a value that stays is told once.
+    bridge.client_mut().connected = false;
+    let mut now = base + 10 * SECOND;
+    let mut step = |bridge: &mut Bridge<Fake>, ns: u64| {
+        now += ns;
+        bridge.poll(now, now + 77);
+    };
+    step(&mut bridge, 1);
+    let memory = |operation, bytes, address, agent| {
+        let event = MemoryEvent {
+            operation,
+            bytes,
+            address,
+            agent,
+            ..MemoryEvent::default()
+        };
+        runtime.alloc_done(runtime.token(1), &event);
+    };
+    let tokens: Vec<Token> = (0..3).map(|id| issue(runtime, 90_000 + id, 3)).collect();
+    memory(1, 1 << 20, 0x1000, 300);
+    step(&mut bridge, 1);
+    bridge.client_mut().connect();
+    step(&mut bridge, SECOND);
+    step(&mut bridge, SECOND);
+    // Before its issue is seen, a completion of another thread's: in this program there is one lane, so both in one poll.
+    done(runtime, tokens[1], 90_001, 3, [1, 2]);
+    memory(1, 1 << 10, 0x9000, 300);
+    memory(1, 1 << 30, 0x7000, 301);
+    step(&mut bridge, 1);
+    step(&mut bridge, 1);
+    memory(3, 0, 0x1000, 300);
+    memory(3, 0, 0xbad, 300);
+    step(&mut bridge, 1);
+    let plots = |bridge: &Bridge<Fake>| {
+        let plots = bridge.client().profiler.plots.values();
+        let mut plots: Vec<_> = plots
+            .map(|plot| (plot.name.clone(), plot.unit, plot.points.clone()))
+            .collect();
+        plots.sort_by(|one, other| one.0.cmp(&other.0));
+        plots
+    };
+    let depth = "Some GPU #0, queue 3, dispatches under way".to_owned();
+    let allocated = "Some GPU #0, memory allocated".to_owned();
+    // Agent 301 is a CPU: its memory is no device's.
+    let expected = vec![
+        (
+            allocated,
+            Unit::Bytes,
+            vec![1 << 20, (1 << 20) + (1 << 10), 1 << 10],
+        ),
+        (
+            "Some GPU #0, queue 9, dispatches under way".to_owned(),
+            Unit::Number,
+            vec![0],
+        ),
+        (depth, Unit::Number, vec![3, 2]),
+    ];
+    let mut told = plots(&bridge);
+    told.sort_by_key(|plot| plot.2.len());
+    let mut expected = expected;
+    expected.sort_by_key(|plot| plot.2.len());
+    assert_eq!(told, expected);
+    assert_eq!(bridge.counts().points - points, 6);
+
+    // What never completes counts as long as its session.
+    runtime
+        .session_stop(session, Duration::from_millis(1), None)
+        .unwrap();
+    step(&mut bridge, 1);
+    let last: Vec<i64> = plots(&bridge)
+        .iter()
+        .map(|plot| *plot.2.last().unwrap())
+        .collect();
+    assert_eq!(last, [1 << 10, 0, 0]);
     assert_eq!(bridge.lost(), Default::default());
 }
