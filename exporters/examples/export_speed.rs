@@ -1,9 +1,10 @@
 //! How fast the exporters are, against serde_json on the same events, in one run.
 //!
-//! `cargo run --release -p strandline-exporters --example export_speed -- [KERNELS]`
+//! `cargo run --release -p strandline-exporters --example export_speed -- [KERNELS [REGION [ONLY]]]`
 //!
 //! The region is what a busy inference service gives: graph launches of 36 kernels, plain launches with arguments, copies,
-//! on one device. Prints one JSON object a line; times are user time of the whole process, as one core would need it.
+//! on one device; it is written to REGION if that is given and not empty. ONLY is one of the rows' formats, or serde_json.
+//! Prints one JSON object a line; times are user time of the whole process, as one core would need it.
 
 use std::io::Write;
 use std::time::Instant;
@@ -103,25 +104,21 @@ fn region(kernels: u64) -> Trace {
         }
         now = now.max(free.saturating_sub(50_000)) + 8_000;
     }
-    if let Some(path) = std::env::args().nth(2) {
+    if let Some(path) = std::env::args().nth(2).filter(|path| !path.is_empty()) {
         std::fs::write(path, region.bytes()).unwrap();
     }
     region.trace()
 }
 
+/// User time of the whole process.
 fn user_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or("")
-        .split_whitespace()
-        .collect();
-    fields
-        .get(11)
-        .and_then(|ticks| ticks.parse::<f64>().ok())
-        .unwrap_or(0.0)
-        / 100.0
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a rusage that lives until the call returns; all zeros are one, should the call fail.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usage.ru_utime.tv_sec as f64 + usage.ru_utime.tv_usec as f64 / 1e6
 }
 
 fn peak_rss_bytes() -> u64 {
@@ -136,7 +133,7 @@ fn peak_rss_bytes() -> u64 {
 
 fn print(peer: &str, format: &str, events: u64, bytes: u64, user_s: f64, wall_s: f64) {
     println!(
-        "{{\"peer\":\"{peer}\",\"format\":\"{format}\",\"events\":{events},\"events_per_s\":{:.0},\"bytes\":{bytes},\"bytes_per_s\":{:.0},\"user_s\":{user_s:.2},\"wall_s\":{wall_s:.3},\"peak_rss_bytes\":{}}}",
+        "{{\"peer\":\"{peer}\",\"format\":\"{format}\",\"events\":{events},\"events_per_s\":{:.0},\"bytes\":{bytes},\"bytes_per_s\":{:.0},\"user_s\":{user_s:.3},\"wall_s\":{wall_s:.3},\"peak_rss_bytes\":{}}}",
         events as f64 / user_s,
         bytes as f64 / user_s,
         peak_rss_bytes()
@@ -293,11 +290,15 @@ fn main() {
         .unwrap_or(1_000_000);
     let trace = region(kernels);
     let traces = [trace];
+    let only = std::env::args().nth(3);
     for (name, format) in [
         ("chrome-json", Format::Json),
         ("perfetto", Format::Perfetto),
         ("chrome-json-gz", Format::JsonGz),
     ] {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
         let mut sink = Sink::default();
         let (user, wall) = (user_seconds(), Instant::now());
         let report = export_to(&traces, format, &mut sink, &Options::default()).expect("an export");
@@ -311,6 +312,9 @@ fn main() {
             user_seconds() - user,
             wall.elapsed().as_secs_f64(),
         );
+    }
+    if only.is_some_and(|only| only != "serde_json") {
+        return;
     }
     let (user, wall) = (user_seconds(), Instant::now());
     let (events, bytes) = serde(&traces[0]);

@@ -27,7 +27,7 @@ use crate::model::{Device, Model, Process, StreamOut, category, copy_names};
 use crate::order::Visitor;
 use crate::out::Output;
 use crate::text::{
-    Digits, is_utf8, push_escaped, push_f64, push_hex, push_hex_bytes, push_i64, push_micros,
+    Line, is_utf8, push_escaped, push_f64, push_hex, push_hex_bytes, push_i64, push_micros,
     push_string, push_u64,
 };
 
@@ -113,6 +113,9 @@ pub(crate) struct Chrome<'o> {
     /// Rows that name processes, threads and streams, each with `,\n` before it; every part begins with them.
     rows: Vec<u8>,
     report: ExportReport,
+    line: Line,
+    /// Arguments that most events do not have.
+    rare_args: Vec<u8>,
     /// The metadata object without the counts, for parts that end early.
     part_end: Vec<u8>,
 }
@@ -434,6 +437,8 @@ impl<'o> Chrome<'o> {
             header,
             rows,
             report: model.report(),
+            line: Line::new(),
+            rare_args: Vec::new(),
             part_end: Vec::new(),
         }
     }
@@ -597,51 +602,48 @@ impl<'o> Chrome<'o> {
         let state = &mut self.states[index];
         // A second call with the same id would start the same arrows again.
         let launched = correlation_id != 0
-            && process.launches.count(correlation_id) > 0
+            && process.launches.has_work(correlation_id)
             && !state.launched.contains(correlation_id);
-        let block = &mut self.out.block;
         let text = &state.operations[operation];
         let tid = &state.thread_rows[row].tids[lane];
-        let ts = Digits::micros(start - self.base_ns);
-        block.extend_from_slice(&text.head);
-        block.extend_from_slice(tid);
-        block.extend_from_slice(b",\"ts\":");
-        block.extend_from_slice(ts.as_bytes());
-        block.extend_from_slice(b",\"dur\":");
-        push_micros(block, end - start);
-        block.extend_from_slice(b",\"args\":{");
-        if record.external_id() != 0 {
-            block.extend_from_slice(b"\"External id\":");
-            push_u64(block, record.external_id());
-            block.push(b',');
+        let line = &mut self.line;
+        line.begin().text(&text.head).text(tid).put(b",\"ts\":");
+        let ts = line.place();
+        line.micros(start - self.base_ns);
+        let ts = (ts, line.place());
+        duration_and_external(line, record, end - start);
+        line.text(&text.args);
+        let correlation = line.place();
+        line.number(process.correlation(correlation_id));
+        let correlation = (correlation, line.place());
+        if record.word(8) & api_arg::LAUNCH != 0 && process.externals.is_empty() {
+            launch_args(line, record);
         }
-        block.extend_from_slice(&text.args);
-        let correlation = Digits::new(process.correlation(correlation_id));
-        block.extend_from_slice(correlation.as_bytes());
-        external_args(block, process, correlation_id);
-        if record.word(8) != 0 {
-            call_args(block, record);
+        let rare = record.word(8) & !(api_arg::LAUNCH | api_arg::GRID_IN_ITEMS);
+        if rare != 0
+            || record.return_value() != 0
+            || record.end() == 0
+            || !process.externals.is_empty()
+        {
+            self.rare_args.clear();
+            external_args(&mut self.rare_args, process, correlation_id);
+            line.text(&self.rare_args);
+            self.rare_args.clear();
+            if record.word(8) & api_arg::LAUNCH != 0 && !process.externals.is_empty() {
+                launch_args(line, record);
+            }
+            call_args(&mut self.rare_args, record);
+            line.text(&self.rare_args);
         }
-        if record.return_value() != 0 {
-            block.extend_from_slice(b",\"return\":");
-            push_i64(block, record.return_value().into());
-        }
-        if matches!(record.kind(), Some(Kind::OpenCall)) || record.end() == 0 {
-            block.extend_from_slice(b",\"open\":true");
-        }
-        block.extend_from_slice(b"}}");
+        line.put(b"}}");
         if launched {
             state.launched.insert(correlation_id);
-            block.extend_from_slice(b",\n{\"ph\":\"s\",\"id\":");
-            block.extend_from_slice(correlation.as_bytes());
-            block.extend_from_slice(b",\"pid\":");
-            push_u64(block, state.pid);
-            block.extend_from_slice(b",\"tid\":");
-            block.extend_from_slice(tid);
-            block.extend_from_slice(b",\"ts\":");
-            block.extend_from_slice(ts.as_bytes());
-            block.extend_from_slice(b",\"cat\":\"ac2g\",\"name\":\"ac2g\"}");
+            line.put(b",\n{\"ph\":\"s\",\"id\":").again(correlation);
+            line.put(b",\"pid\":").number(state.pid).put(b",\"tid\":");
+            line.text(tid).put(b",\"ts\":").again(ts);
+            line.put(b",\"cat\":\"ac2g\",\"name\":\"ac2g\"}");
         }
+        self.out.block.extend_from_slice(line.as_bytes());
         self.report.calls += 1;
     }
 
@@ -766,78 +768,78 @@ impl<'o> Chrome<'o> {
             None
         };
         let stream_row = &state.stream_rows[row];
-        let block = &mut self.out.block;
+        let line = &mut self.line;
         let (kind, copy_name) = copy_names(record.operation());
+        line.begin();
         match kernel {
-            Some(text) => block.extend_from_slice(&text.name.head),
-            None => {
-                block.extend_from_slice(b",\n{\"ph\":\"X\",\"cat\":\"gpu_memcpy\",\"name\":\"");
-                block.extend_from_slice(copy_name.as_bytes());
-                block.extend_from_slice(b"\",\"pid\":");
-            }
-        }
+            Some(text) => line.text(&text.name.head),
+            None => line
+                .put(b",\n{\"ph\":\"X\",\"cat\":\"gpu_memcpy\",\"name\":\"")
+                .text(copy_name.as_bytes())
+                .put(b"\",\"pid\":"),
+        };
         let head = &stream_row.heads[lane];
-        let ts = Digits::micros(start - self.base_ns);
-        block.extend_from_slice(head);
-        block.extend_from_slice(ts.as_bytes());
-        block.extend_from_slice(b",\"dur\":");
-        push_micros(block, end - start);
-        block.extend_from_slice(b",\"args\":{");
-        if record.external_id() != 0 {
-            block.extend_from_slice(b"\"External id\":");
-            push_u64(block, record.external_id());
-            block.push(b',');
-        }
-        block.extend_from_slice(&stream_row.queue_args);
+        line.text(head);
+        let ts = line.place();
+        line.micros(start - self.base_ns);
+        let ts = (ts, line.place());
+        duration_and_external(line, record, end - start);
+        line.text(&stream_row.queue_args);
         let joined = target.unwrap_or(record.correlation_id());
-        let correlation = Digits::new(process.correlation(joined));
-        block.extend_from_slice(correlation.as_bytes());
+        let correlation = line.place();
+        line.number(process.correlation(joined));
+        let correlation = (correlation, line.place());
         if let Some(text) = kernel {
-            block.extend_from_slice(&text.shape);
-            push_u64(block, record.dispatch_id());
+            line.text(&text.shape).number(record.dispatch_id());
         } else {
-            block.extend_from_slice(b",\"kind\":\"");
-            block.extend_from_slice(kind.as_bytes());
-            block.extend_from_slice(b"\",\"bytes\":");
-            push_u64(block, record.bytes());
+            let args = &mut self.rare_args;
+            args.clear();
+            args.extend_from_slice(b",\"kind\":\"");
+            args.extend_from_slice(kind.as_bytes());
+            args.extend_from_slice(b"\",\"bytes\":");
+            push_u64(args, record.bytes());
             if end > start {
-                block.extend_from_slice(b",\"memory bandwidth (GB/s)\":");
-                push_f64(block, record.bytes() as f64 / (end - start) as f64);
+                args.extend_from_slice(b",\"memory bandwidth (GB/s)\":");
+                push_f64(args, record.bytes() as f64 / (end - start) as f64);
             }
             if record.word(11) != 0 || record.word(12) != 0 {
-                block.extend_from_slice(b",\"src\":");
-                push_hex(block, record.word(11));
-                block.extend_from_slice(b",\"dst\":");
-                push_hex(block, record.word(12));
+                args.extend_from_slice(b",\"src\":");
+                push_hex(args, record.word(11));
+                args.extend_from_slice(b",\"dst\":");
+                push_hex(args, record.word(12));
             }
+            line.text(args);
         }
-        external_args(block, process, joined);
+        if !process.externals.is_empty() {
+            self.rare_args.clear();
+            external_args(&mut self.rare_args, process, joined);
+            line.text(&self.rare_args);
+        }
         if joined != record.correlation_id() {
-            block.extend_from_slice(b",\"own correlation\":");
-            push_u64(block, process.correlation(record.correlation_id()));
+            line.put(b",\"own correlation\":");
+            line.number(process.correlation(record.correlation_id()));
         }
-        block.extend_from_slice(b"}}");
+        line.put(b"}}");
         if is_kernel {
             self.report.kernels += 1;
         } else {
             self.report.copies += 1;
         }
-        let Some(target) = target else {
-            self.report.unlinked += 1;
-            return;
-        };
-        if !state.launched.contains(target) {
+        let launched = target.is_some_and(|target| state.launched.contains(target));
+        match target {
+            None => self.report.unlinked += 1,
+            Some(_) if launched => self.report.arrows += 1,
             // The call comes later in time, or lies in an earlier part.
-            self.report.before_launch += u64::from(!state.launched_earlier.contains(target));
-            return;
+            Some(target) => {
+                self.report.before_launch += u64::from(!state.launched_earlier.contains(target));
+            }
         }
-        self.report.arrows += 1;
-        block.extend_from_slice(b",\n{\"ph\":\"f\",\"id\":");
-        block.extend_from_slice(correlation.as_bytes());
-        block.extend_from_slice(b",\"pid\":");
-        block.extend_from_slice(head);
-        block.extend_from_slice(ts.as_bytes());
-        block.extend_from_slice(b",\"cat\":\"ac2g\",\"name\":\"ac2g\",\"bp\":\"e\"}");
+        if launched {
+            line.put(b",\n{\"ph\":\"f\",\"id\":").again(correlation);
+            line.put(b",\"pid\":").text(head).again(ts);
+            line.put(b",\"cat\":\"ac2g\",\"name\":\"ac2g\",\"bp\":\"e\"}");
+        }
+        self.out.block.extend_from_slice(line.as_bytes());
     }
 
     /// The text of a string fact, once for all.
@@ -1038,25 +1040,39 @@ fn external_args(block: &mut Vec<u8>, process: &Process<'_>, correlation_id: u64
     }
 }
 
-/// What a call's own arguments say.
+/// The duration, the key of the arguments, and the external id if there is one.
+#[inline]
+fn duration_and_external(line: &mut Line, record: &Record<'_>, duration: u64) {
+    line.put(b",\"dur\":").micros(duration);
+    line.put(b",\"args\":{");
+    if record.external_id() != 0 {
+        line.put(b"\"External id\":").number(record.external_id());
+        line.put(b",");
+    }
+}
+
+/// Sizes of a launch, in work-groups.
+#[inline]
+fn launch_args(line: &mut Line, record: &Record<'_>) {
+    let word = record.word(15);
+    let size = [word as u16, (word >> 16) as u16, (word >> 32) as u16].map(u32::from);
+    let mut grid = [
+        low(record.word(13)),
+        high(record.word(13)),
+        low(record.word(14)),
+    ];
+    if record.word(8) & api_arg::GRID_IN_ITEMS != 0 {
+        grid = std::array::from_fn(|axis| grid[axis].div_ceil(size[axis].max(1)));
+    }
+    line.put(b",\"grid\":").triple(grid);
+    line.put(b",\"block\":").triple(size);
+    line.put(b",\"shared memory\":");
+    line.number(high(record.word(14)).into());
+}
+
+/// What a call's other arguments say.
 fn call_args(block: &mut Vec<u8>, record: &Record<'_>) {
     let mask = record.word(8);
-    if mask & api_arg::LAUNCH != 0 {
-        let word = record.word(15);
-        let size = [word as u16, (word >> 16) as u16, (word >> 32) as u16].map(u32::from);
-        let mut grid = [
-            low(record.word(13)),
-            high(record.word(13)),
-            low(record.word(14)),
-        ];
-        if mask & api_arg::GRID_IN_ITEMS != 0 {
-            grid = std::array::from_fn(|axis| grid[axis].div_ceil(size[axis].max(1)));
-        }
-        triple(block, b",\"grid\":", grid);
-        triple(block, b",\"block\":", size);
-        block.extend_from_slice(b",\"shared memory\":");
-        push_u64(block, high(record.word(14)).into());
-    }
     if mask & api_arg::BYTES != 0 {
         block.extend_from_slice(b",\"bytes\":");
         push_u64(block, record.word(9));
@@ -1078,6 +1094,13 @@ fn call_args(block: &mut Vec<u8>, record: &Record<'_>) {
             block.extend_from_slice(key);
             push_hex(block, record.word(10));
         }
+    }
+    if record.return_value() != 0 {
+        block.extend_from_slice(b",\"return\":");
+        push_i64(block, record.return_value().into());
+    }
+    if matches!(record.kind(), Some(Kind::OpenCall)) || record.end() == 0 {
+        block.extend_from_slice(b",\"open\":true");
     }
 }
 

@@ -38,6 +38,12 @@ impl Externals {
         self.all.shrink_to_fit();
     }
 
+    /// True when there are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Domain and id of what was pushed when the call with that id began, by domain.
     #[inline]
     pub(crate) fn of(&self, correlation_id: u64) -> impl Iterator<Item = (u32, u64)> {

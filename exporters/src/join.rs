@@ -1,8 +1,10 @@
 //! Joins device work to the API calls that launched it, without a map of all ids.
 //!
 //! Correlation ids are handed out by counting, so a table of pages of 64 ids holds for each id: is there a recorded API
-//! call with it (one bit), and how many drawn kernels and copies lead to it (one byte; rare larger counts lie in a map).
-//! That is one and a quarter bytes an id, whatever order the ids come in, and one more where kernels are numbered.
+//! call with it, do drawn kernels or copies lead to it (one bit each) and, for outputs that number them, how many (one
+//! byte; rare larger counts lie in a map).
+//! That is three eighths of a byte an id, whatever order the ids come in, and one or two bytes more where kernels are
+//! numbered.
 //!
 //! The counts also number the events of an export: a launch knows the event ids of all its kernels before any of them is
 //! written, from its id and count alone.
@@ -109,32 +111,30 @@ const PAGE_IDS: u64 = 64;
 /// A count of this much or more lies in the map of large counts.
 const LARGE: u8 = u8::MAX;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Page {
     /// Which ids have a recorded API call.
     calls: u64,
+    /// Which ids have drawn device work that leads to them.
+    work: u64,
     /// Numbers handed out to launches of more than one kernel, before this page.
     before: u64,
-    counts: [u8; PAGE_IDS as usize],
 }
 
-impl Default for Page {
-    fn default() -> Self {
-        Self {
-            calls: 0,
-            before: 0,
-            counts: [0; PAGE_IDS as usize],
-        }
-    }
-}
+/// One byte for each id of a page.
+type Bytes = [u8; PAGE_IDS as usize];
 
 /// Which calls there are and how much device work each one caused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaunchTable {
     index: IdMap<u64, u32>,
     pages: Vec<Page>,
+    /// True when work is counted, not only noted.
+    counted: bool,
+    /// How much work leads to each id, for as many pages as there are.
+    counts: Vec<Bytes>,
     /// Kernels already numbered, of launches of more than one; as many as there are pages, from the first number on.
-    numbered: Vec<[u8; PAGE_IDS as usize]>,
+    numbered: Vec<Bytes>,
     large: IdMap<u64, u32>,
     large_numbered: IdMap<u64, u32>,
     newest: (u64, u32),
@@ -146,38 +146,49 @@ pub(crate) struct LaunchTable {
 }
 
 impl LaunchTable {
-    #[inline]
-    fn find(&self, id: u64) -> Option<&Page> {
-        let page = id / PAGE_IDS;
-        // Ids come in runs: the page is most often the one before, or the next one.
-        let (newest, at) = self.looked_up.get();
-        if newest == page + 1
-            && let Some(found) = self.pages.get(at as usize)
-        {
-            return Some(found);
+    /// A table that counts the work of each call, for outputs that number it, or only knows whether there is some.
+    pub(crate) fn new(counted: bool) -> Self {
+        Self {
+            counted,
+            ..Self::default()
         }
-        let at = *self.index.get(&page)?;
-        self.looked_up.set((page + 1, at));
-        Some(&self.pages[at as usize])
     }
 
     #[inline]
-    fn page(&mut self, id: u64) -> &mut Page {
+    fn find(&self, id: u64) -> Option<usize> {
+        let page = id / PAGE_IDS;
+        // Ids come in runs: the page is most often the one before, or the next one.
+        let (newest, at) = self.looked_up.get();
+        if newest == page + 1 && (at as usize) < self.pages.len() {
+            return Some(at as usize);
+        }
+        let at = *self.index.get(&page)?;
+        self.looked_up.set((page + 1, at));
+        Some(at as usize)
+    }
+
+    /// Place of the page of an id, which is made if need be.
+    #[inline]
+    fn place(&mut self, id: u64) -> usize {
         let page = id / PAGE_IDS;
         if self.newest.0 != page || self.pages.is_empty() {
             let at = *self.index.entry(page).or_insert_with(|| {
                 self.pages.push(Page::default());
+                if self.counted {
+                    self.counts.push([0; PAGE_IDS as usize]);
+                }
                 self.pages.len() as u32 - 1
             });
             self.newest = (page, at);
         }
-        &mut self.pages[self.newest.1 as usize]
+        self.newest.1 as usize
     }
 
     /// Notes a recorded API call. Id 0 means "unknown" and joins nothing.
     pub(crate) fn add_call(&mut self, id: u64) {
         if id != 0 {
-            self.page(id).calls |= 1 << (id % PAGE_IDS);
+            let at = self.place(id);
+            self.pages[at].calls |= 1 << (id % PAGE_IDS);
         }
     }
 
@@ -185,7 +196,7 @@ impl LaunchTable {
         id != 0
             && self
                 .find(id)
-                .is_some_and(|page| page.calls >> (id % PAGE_IDS) & 1 != 0)
+                .is_some_and(|at| self.pages[at].calls >> (id % PAGE_IDS) & 1 != 0)
     }
 
     /// The call that device work with these ids leads to: by its correlation id, else by its ancestor.
@@ -200,72 +211,75 @@ impl LaunchTable {
         }
     }
 
-    /// Counts drawn device work that leads to call `target`.
+    /// Notes drawn device work that leads to call `target`.
     #[inline]
     pub(crate) fn add_work(&mut self, target: u64) {
-        let count = &mut self.page(target).counts[(target % PAGE_IDS) as usize];
-        if *count < LARGE - 1 {
-            *count += 1;
+        self.add_more(target, 1);
+    }
+
+    #[inline]
+    fn add_more(&mut self, target: u64, more: u32) {
+        let (at, slot) = (self.place(target), (target % PAGE_IDS) as usize);
+        self.pages[at].work |= 1 << slot;
+        let Some(counts) = self.counts.get_mut(at) else {
+            return;
+        };
+        let before = match counts[slot] {
+            LARGE => self.large.get(&target).copied().unwrap_or(0),
+            few => u32::from(few),
+        };
+        let sum = before.saturating_add(more);
+        if sum < u32::from(LARGE) {
+            counts[slot] = sum as u8;
         } else {
-            *count = LARGE;
-            *self.large.entry(target).or_insert(u32::from(LARGE) - 1) += 1;
+            counts[slot] = LARGE;
+            self.large.insert(target, sum);
         }
     }
 
     /// Adds the calls and the work of another table.
     pub(crate) fn merge(&mut self, other: &Self) {
         for (&page, &at) in &other.index {
-            let theirs = &other.pages[at as usize];
-            self.page(page * PAGE_IDS).calls |= theirs.calls;
-            for slot in 0..PAGE_IDS {
+            let theirs = other.pages[at as usize];
+            let mine = self.place(page * PAGE_IDS);
+            self.pages[mine].calls |= theirs.calls;
+            self.pages[mine].work |= theirs.work;
+            if !self.counted {
+                continue;
+            }
+            for slot in (0..PAGE_IDS).filter(|slot| theirs.work >> slot & 1 != 0) {
                 let id = page * PAGE_IDS + slot;
-                let more = other.count_in(theirs, id);
-                if more == 0 {
-                    continue;
-                }
-                let before = match self.page(id).counts[slot as usize] {
-                    LARGE => self.large.get(&id).copied().unwrap_or(0),
-                    few => u32::from(few),
-                };
-                let sum = before.saturating_add(more);
-                if sum < u32::from(LARGE) {
-                    self.page(id).counts[slot as usize] = sum as u8;
-                } else {
-                    self.page(id).counts[slot as usize] = LARGE;
-                    self.large.insert(id, sum);
-                }
+                self.add_more(id, other.count_at(at as usize, id));
             }
         }
     }
 
     /// True when all work leads to a call by its own correlation id.
     pub(crate) fn is_linked(&self) -> bool {
-        self.pages.iter().all(|page| {
-            let counts = page.counts.iter().enumerate();
-            let work = counts.fold(0u64, |bits, (slot, &count)| {
-                bits | u64::from(count != 0) << slot
-            });
-            work & !page.calls == 0
-        })
+        self.pages.iter().all(|page| page.work & !page.calls == 0)
     }
 
     /// Forgets all work that was counted, not the calls.
     pub(crate) fn forget_work(&mut self) {
         for page in &mut self.pages {
-            page.counts = [0; PAGE_IDS as usize];
+            page.work = 0;
         }
+        self.counts.fill([0; PAGE_IDS as usize]);
         self.large.clear();
     }
 
     /// Call after the last [`LaunchTable::add_work`].
     pub(crate) fn finish(&mut self) {
+        if !self.counted {
+            return;
+        }
         let mut order: Vec<(u64, u32)> = self.index.iter().map(|(&page, &at)| (page, at)).collect();
         order.sort_unstable();
         let mut before = 0;
         for (page, at) in order {
             self.pages[at as usize].before = before;
             for slot in 0..PAGE_IDS {
-                let count = self.count(page * PAGE_IDS + slot);
+                let count = self.count_at(at as usize, page * PAGE_IDS + slot);
                 if count > 1 {
                     before += u64::from(count);
                 }
@@ -273,17 +287,25 @@ impl LaunchTable {
         }
     }
 
-    /// How much drawn device work leads to call `id`.
+    /// True when drawn device work leads to call `id`.
     #[inline]
-    pub(crate) fn count(&self, id: u64) -> u32 {
-        self.find(id).map_or(0, |page| self.count_in(page, id))
+    pub(crate) fn has_work(&self, id: u64) -> bool {
+        self.find(id)
+            .is_some_and(|at| self.pages[at].work >> (id % PAGE_IDS) & 1 != 0)
+    }
+
+    /// How much drawn device work leads to call `id`, as far as it was counted.
+    #[inline]
+    fn count(&self, id: u64) -> u32 {
+        self.find(id).map_or(0, |at| self.count_at(at, id))
     }
 
     #[inline]
-    fn count_in(&self, page: &Page, id: u64) -> u32 {
-        match page.counts[(id % PAGE_IDS) as usize] {
+    fn count_at(&self, at: usize, id: u64) -> u32 {
+        let count = |counts: &Bytes| counts[(id % PAGE_IDS) as usize];
+        match self.counts.get(at).map_or(0, count) {
             LARGE => self.large.get(&id).copied().unwrap_or(0),
-            count => u32::from(count),
+            few => u32::from(few),
         }
     }
 
@@ -295,7 +317,7 @@ impl LaunchTable {
             return first;
         }
         let start = id / PAGE_IDS * PAGE_IDS;
-        let mut first = self.find(id).map_or(0, |page| page.before);
+        let mut first = self.find(id).map_or(0, |at| self.pages[at].before);
         for other in start..id {
             let count = self.count(other);
             if count > 1 {
@@ -332,8 +354,7 @@ impl LaunchTable {
             *numbered += 1;
             *numbered - 1
         } else {
-            self.page(id);
-            let at = self.newest.1 as usize;
+            let at = self.place(id);
             if self.numbered.len() <= at {
                 self.numbered
                     .resize(self.pages.len(), [0; PAGE_IDS as usize]);
@@ -364,7 +385,7 @@ mod tests {
 
     #[test]
     fn numbers_of_launches_are_those_of_their_kernels() {
-        let mut table = LaunchTable::default();
+        let mut table = LaunchTable::new(true);
         let counts = [
             (1u64, 1u32),
             (2, 3),
@@ -377,12 +398,22 @@ mod tests {
         for (id, _) in counts {
             table.add_call(id);
         }
+        // Half of it comes from another table.
+        let mut other = LaunchTable::new(true);
         for (id, count) in counts {
-            for _ in 0..count {
-                table.add_work(id);
+            for at in 0..count {
+                if at % 2 == 0 {
+                    table.add_work(id);
+                } else {
+                    other.add_work(id);
+                }
             }
         }
+        other.add_call(77);
+        table.merge(&other);
         table.finish();
+        assert!(table.is_linked() && table.target(77, 0) == Some(77));
+        assert!(table.has_work(1) && !table.has_work(9) && !table.has_work(77));
         let mut all = HashSet::new();
         for (id, count) in counts {
             assert_eq!(table.count(id), count);

@@ -356,7 +356,11 @@ impl<'a> Pass<'a> {
             ..SessionReport::default()
         });
         Self {
-            result: Result::default(),
+            result: Result {
+                // Outputs that show what is issued are those that number work.
+                launches: LaunchTable::new(shown.wants_issues),
+                ..Result::default()
+            },
             reports: reports.collect(),
             spans: shown.spans.clone(),
             clock: Clock::new(shown.trace.clock()),

@@ -35,6 +35,25 @@ const ESCAPES: [u8; 256] = {
     table
 };
 
+/// Powers of ten.
+const POWERS: [u64; 20] = {
+    let mut powers = [1u64; 20];
+    let mut at = 1;
+    while at < 20 {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+};
+
+/// How many decimal digits a number has.
+#[inline]
+fn digit_count(value: u64) -> usize {
+    let value = value | 1;
+    let below = ((64 - value.leading_zeros()) * 1233 >> 12) as usize;
+    below + usize::from(value >= POWERS[below])
+}
+
 /// Digits of a number, right-aligned in a small buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Digits {
@@ -44,7 +63,7 @@ pub(crate) struct Digits {
 
 /// Writes the decimal digits of `value` so that they end before `end`; returns where they begin.
 #[inline]
-fn digits_before(bytes: &mut [u8; 24], end: usize, mut value: u64) -> usize {
+fn digits_before(bytes: &mut [u8], end: usize, mut value: u64) -> usize {
     let mut at = end;
     // Four digits a step: the divisions depend on each other, their number is what counts.
     while value >= 10_000 {
@@ -95,6 +114,108 @@ impl Digits {
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[self.first as usize..]
+    }
+}
+
+/// An event that is being put together. Numbers are written where they stay: a few small stores that are read back at
+/// once, as copying digits from a buffer of their own does, cost more than the digits themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// Longer than what is used, by [`Self::ROOM`] after each text.
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Line {
+    /// More than keys and numbers take between two texts.
+    const ROOM: usize = 512;
+    /// Bytes that [`Self::again`] copies at most.
+    const AGAIN: usize = 24;
+
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: vec![0; 4096],
+            used: 0,
+        }
+    }
+
+    /// Begins another one.
+    #[inline]
+    pub(crate) fn begin(&mut self) -> &mut Self {
+        self.used = 0;
+        self
+    }
+
+    /// The bytes so far.
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+
+    /// Appends a text of any length.
+    #[inline]
+    pub(crate) fn text(&mut self, text: &[u8]) -> &mut Self {
+        let end = self.used + text.len();
+        if self.bytes.len() < end + Self::ROOM {
+            self.grow(end);
+        }
+        self.bytes[self.used..end].copy_from_slice(text);
+        self.used = end;
+        self
+    }
+
+    #[cold]
+    fn grow(&mut self, end: usize) {
+        self.bytes.resize(end + 2 * Self::ROOM, 0);
+    }
+
+    /// Appends a few bytes.
+    #[inline]
+    pub(crate) fn put<const N: usize>(&mut self, bytes: &[u8; N]) -> &mut Self {
+        self.bytes[self.used..self.used + N].copy_from_slice(bytes);
+        self.used += N;
+        self
+    }
+
+    /// Appends `value` in decimal.
+    #[inline]
+    pub(crate) fn number(&mut self, value: u64) -> &mut Self {
+        self.used += digit_count(value);
+        digits_before(&mut self.bytes, self.used, value);
+        self
+    }
+
+    /// Appends `ns` as microseconds with exactly three decimals.
+    #[inline]
+    pub(crate) fn micros(&mut self, ns: u64) -> &mut Self {
+        let (whole, rest) = (ns / 1000, (ns % 1000) as usize);
+        self.number(whole);
+        let pair = PAIRS[rest % 100];
+        self.put(&[b'.', b'0' + (rest / 100) as u8, pair[0], pair[1]])
+    }
+
+    /// Appends `[x,y,z]`.
+    #[inline]
+    pub(crate) fn triple(&mut self, value: [u32; 3]) -> &mut Self {
+        self.put(b"[").number(value[0].into()).put(b",");
+        self.number(value[1].into()).put(b",");
+        self.number(value[2].into()).put(b"]")
+    }
+
+    /// Where the next byte goes.
+    #[inline]
+    pub(crate) fn place(&self) -> usize {
+        self.used
+    }
+
+    /// Appends what lies in `from..to`, a number, once more.
+    #[inline]
+    pub(crate) fn again(&mut self, (from, to): (usize, usize)) -> &mut Self {
+        let mut copy = [0; Self::AGAIN];
+        copy.copy_from_slice(&self.bytes[from..from + Self::AGAIN]);
+        self.bytes[self.used..self.used + Self::AGAIN].copy_from_slice(&copy);
+        self.used += to - from;
+        self
     }
 }
 
@@ -226,6 +347,34 @@ mod tests {
             text(|out| push_hex(out, u64::MAX)),
             "\"0xffffffffffffffff\""
         );
+    }
+
+    #[test]
+    fn lines_hold_numbers_and_texts_of_every_length() {
+        let mut line = Line::new();
+        let mut expected = String::new();
+        let mut value = 1u64;
+        loop {
+            for near in [value - 1, value, value + 1] {
+                let before = line.place();
+                line.number(near);
+                let number = (before, line.place());
+                line.put(b":").micros(near).put(b",").again(number);
+                expected += &format!("{near}:{}.{:03},{near}", near / 1000, near % 1000);
+                line.text(b"");
+            }
+            match value.checked_mul(10) {
+                Some(next) => value = next,
+                None => break,
+            }
+        }
+        let long = "x".repeat(70_000);
+        line.text(long.as_bytes()).triple([0, u32::MAX, 10]);
+        line.micros(u64::MAX).number(u64::MAX);
+        expected += &format!("{long}[0,{},10]18446744073709551.615{}", u32::MAX, u64::MAX);
+        assert!(line.as_bytes() == expected.as_bytes());
+        line.begin().put(b"!");
+        assert_eq!(line.as_bytes(), b"!");
     }
 
     #[test]
