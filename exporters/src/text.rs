@@ -50,7 +50,8 @@ const POWERS: [u64; 20] = {
 #[inline]
 fn digit_count(value: u64) -> usize {
     let value = value | 1;
-    let below = ((64 - value.leading_zeros()) * 1233 >> 12) as usize;
+    let bits = 64 - value.leading_zeros();
+    let below = ((bits * 1233) >> 12) as usize;
     below + usize::from(value >= POWERS[below])
 }
 
