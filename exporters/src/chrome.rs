@@ -847,10 +847,7 @@ impl<'o> Chrome<'o> {
         self.states[index]
             .names
             .entry(id)
-            .or_insert_with(|| match process.facts.bytes(id) {
-                Some(bytes) => named("user_annotation", bytes),
-                None => named("user_annotation", process.facts.text(id).as_bytes()),
-            });
+            .or_insert_with(|| named("user_annotation", &process.name(id)));
     }
 
     fn range(
@@ -925,7 +922,6 @@ impl<'o> Chrome<'o> {
 
     fn instant(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64) {
         let row = self.states[index].thread(process, record.thread());
-        let facts = process.facts;
         let state = &mut self.states[index];
         let block = &mut self.out.block;
         block.extend_from_slice(
@@ -967,15 +963,12 @@ impl<'o> Chrome<'o> {
                 );
             }
             _ => {
-                let name = facts.bytes(record.name_id());
-                match name {
-                    Some(bytes) => push_escaped(block, bytes),
-                    None => push_escaped(block, facts.text(record.name_id()).as_bytes()),
-                }
+                let name = process.name(record.name_id());
+                push_escaped(block, &name);
                 let _ = write!(args, "\"session\":{}", record.session());
-                if let Some(bytes) = name.filter(|bytes| !is_utf8(bytes)) {
+                if !is_utf8(&name) {
                     args.extend_from_slice(b",\"name bytes\":");
-                    push_hex_bytes(&mut args, bytes);
+                    push_hex_bytes(&mut args, &name);
                 }
             }
         }

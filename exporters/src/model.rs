@@ -4,6 +4,7 @@
 //! Everything here is decided by the content of the records and facts, never by the order in which they lie in the file:
 //! the same records give the same numbers.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -575,6 +576,7 @@ impl<'a> Process<'a> {
                 spare - 1
             };
             let name = self.facts.thread_names.get(&thread).cloned();
+            let name = name.filter(|name| !name.is_empty());
             self.threads.insert(thread, ThreadOut { tid, name });
         }
     }
@@ -631,10 +633,7 @@ impl<'a> Process<'a> {
         for key in keys {
             let (domain, number) = ((key >> 16) as u8, key as u16);
             let name = match self.facts.operations.get(&(domain, number)) {
-                Some(&name) => match self.facts.bytes(name) {
-                    Some(bytes) => bytes.to_vec(),
-                    None => self.facts.text(name).into_bytes(),
-                },
+                Some(&name) => self.name(name).into_owned(),
                 None => self.facts.operation_name(domain, number).into_bytes(),
             };
             self.operation_of.insert(key, self.operations.len() as u32);
@@ -877,7 +876,19 @@ impl<'a> Process<'a> {
         Path::new(program)
             .file_name()
             .and_then(|name| name.to_str())
-            .unwrap_or(program)
+            .unwrap_or(match program.as_str() {
+                "" => "(no name)",
+                program => program,
+            })
+    }
+
+    /// The name with that id, for a slice. Viewers show an empty one as nothing, and some do not take it.
+    pub(crate) fn name(&self, id: u64) -> Cow<'_, [u8]> {
+        match self.facts.bytes(id) {
+            Some(b"") => Cow::Borrowed(b"(no name)"),
+            Some(bytes) => Cow::Borrowed(bytes),
+            None => Cow::Owned(self.facts.text(id).into_bytes()),
+        }
     }
 
     /// Anchors of all clocks that the output can show: the first, and the last if it is another.

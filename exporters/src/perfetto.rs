@@ -7,7 +7,8 @@
 //! 2. One sequence for the process itself, one for its GPU work, one for each host thread. Interned ids are defined in
 //!    the packet that first uses them, or before; never 0; never twice.
 //! 3. Every id that the whole file shares (sequences, tracks, contexts, events) is made from the process's identity, so
-//!    that files of several processes can be merged or just concatenated.
+//!    that files of several processes can be merged or just concatenated. Process ids stay the system's: in files that are
+//!    concatenated, readers take two processes with one id for one (an export of both traces gives the second another id).
 //! 4. All times are BOOTTIME; clock snapshots come first and last, each with a clock that only its sequence has.
 //! 5. Lists in `GpuCorrelation` are not packed.
 //!
@@ -1038,7 +1039,7 @@ impl<'o> Perfetto<'o> {
         let place = self.thread_lane(process, index, record, start, end);
         let open = record.kind() == Some(Kind::OpenRange) || record.end() == 0;
         let name_place = self.name_place(process, index, record.name_id());
-        let name = name_bytes(process, record.name_id());
+        let name = process.name(record.name_id());
         self.report.ranges += 1;
         self.span(
             index,
@@ -1079,7 +1080,7 @@ impl<'o> Perfetto<'o> {
             state.range_rows += 1;
         }
         let (main, track) = (state.main, track(started.lane));
-        let name = name_bytes(process, started.name);
+        let name = process.name(started.name);
         let block = &mut self.out.block;
         packet(block, main, NEEDS_STATE, Some(started.start), |out| {
             message(out, field::TRACK_EVENT, |out| {
@@ -1106,7 +1107,7 @@ impl<'o> Perfetto<'o> {
     fn mark(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64) {
         let at = self.thread(process, index, record.thread());
         let place = self.name_place(process, index, record.name_id());
-        let name = name_bytes(process, record.name_id());
+        let name = process.name(record.name_id());
         let thread = &mut self.states[index].thread_list[at];
         let known = intern(&mut thread.names, place);
         packet(
@@ -1726,13 +1727,6 @@ fn intern(names: &mut Vec<bool>, place: usize) -> bool {
         names.resize(place + 1, false);
     }
     std::mem::replace(&mut names[place], true)
-}
-
-fn name_bytes(process: &Process<'_>, id: u64) -> Vec<u8> {
-    match process.facts.bytes(id) {
-        Some(bytes) => bytes.to_vec(),
-        None => process.facts.text(id).into_bytes(),
-    }
 }
 
 /// Keeps the bytes of a name that is no UTF-8.

@@ -949,6 +949,30 @@ fn counters_show_the_queue_and_the_memory() {
 }
 
 #[test]
+fn an_empty_name_is_said_to_be_none() {
+    let mut region = region();
+    region.header_mut().program = String::new();
+    region.operation(domain::RUNTIME, 999, "");
+    let empty = region.string(b"");
+    let thread = pair(0, 4242);
+    region.record(0, Kind::Range, 1, &[1_100, 2_000, 0, 0, 0, empty, thread]);
+    region.record(0, Kind::RangeStart, 1, &[1_200, 0, 0, 0, 1, empty, thread]);
+    region.record(0, Kind::RangeStop, 1, &[1_300, 0, 0, 0, 1, 0, thread]);
+    region.record(0, Kind::Mark, 1, &[1_400, 0, 0, 0, 0, empty, thread]);
+    api(&mut region, 0, 999, 1, 1_500, 1_600);
+    close(&mut region, 0, 0, 9_000);
+    let (trace, _) = perfetto(&[region.trace()]);
+    let names: Vec<&str> = trace
+        .slices
+        .iter()
+        .map(|slice| slice.name.as_str())
+        .collect();
+    assert_eq!(names, ["(no name)"; 4]);
+    let process = trace.tracks.values().find_map(|track| track.message(3));
+    assert_eq!(process.unwrap().text(6).unwrap(), "(no name)");
+}
+
+#[test]
 fn names_that_are_no_utf8_are_valid_and_keep_their_bytes() {
     let mut region = region();
     region.kernel(60, b"ker\xffnel.kd");
