@@ -7,40 +7,8 @@
 
 mod export_support;
 
-use std::path::Path;
-use std::process::Command;
-
 use export_support::*;
 use strandline::Trace;
-
-/// Exit code of a script whose reader is not installed.
-const SKIPPED: i32 = 77;
-
-fn run(script: &str, export: &Path, truth: &Path) {
-    let python = std::env::var("STRANDLINE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python");
-    let done = Command::new(&python)
-        .arg("-B")
-        .arg(folder.join(script))
-        .args([export, truth])
-        .current_dir(export.parent().unwrap())
-        .output();
-    let done = match done {
-        Ok(done) => done,
-        Err(error) => {
-            println!("{script}: skipped: {python}: {error}");
-            assert!(std::env::var_os("STRANDLINE_REQUIRE_READERS").is_none());
-            return;
-        }
-    };
-    let said = String::from_utf8_lossy(&done.stdout);
-    println!("{script}:\n{said}{}", String::from_utf8_lossy(&done.stderr));
-    if done.status.code() == Some(SKIPPED) {
-        assert!(std::env::var_os("STRANDLINE_REQUIRE_READERS").is_none());
-        return;
-    }
-    assert!(done.status.success(), "{script} failed");
-}
 
 fn read_with(scripts: &[&str], trace: &Trace, name: &str) {
     let folder = Folder::new();
@@ -48,7 +16,8 @@ fn read_with(scripts: &[&str], trace: &Trace, name: &str) {
     let truth = folder.file("truth.jsonl");
     write_truth(trace, &truth);
     for script in scripts {
-        run(script, &path, &truth);
+        let ran = run_reader(script, &path, &truth);
+        assert!(ran || std::env::var_os("STRANDLINE_REQUIRE_READERS").is_none());
     }
 }
 

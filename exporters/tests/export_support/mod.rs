@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 use strandline::anchors::ClockAnchor;
 use strandline::builder::Builder;
-use strandline::record::{Kind, api_arg, domain, pair};
-use strandline::{Proof, SessionEnd, Trace, Verdict, Work};
+use strandline::record::{Kind, api_arg, domain, flag, pair};
+use strandline::{Proof, SessionEnd, Trace, Verdict, Work, report};
 use strandline_exporters::{ExportReport, Options, export};
 
 /// A folder that goes away with the test.
@@ -940,14 +941,63 @@ pub fn externals() -> Builder {
     region
 }
 
+/// Exit code of a script whose reader is not installed.
+const SKIPPED: i32 = 77;
+
+/// Runs a script of `tests/python` over an export. False: its reader is not installed, which the test prints.
+pub fn run_reader(script: &str, export: &Path, truth: &Path) -> bool {
+    let python = std::env::var("STRANDLINE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python");
+    let done = Command::new(&python)
+        .arg("-B")
+        .arg(folder.join(script))
+        .args([export, truth])
+        .current_dir(export.parent().unwrap())
+        .output();
+    let done = match done {
+        Ok(done) => done,
+        Err(error) => {
+            println!("{script}: skipped: {python}: {error}");
+            return false;
+        }
+    };
+    let said = String::from_utf8_lossy(&done.stdout);
+    println!("{script}:\n{said}{}", String::from_utf8_lossy(&done.stderr));
+    if done.status.code() == Some(SKIPPED) {
+        return false;
+    }
+    assert!(done.status.success(), "{script} failed");
+    true
+}
+
 /// Writes what an export of `trace` must hold, for readers in other languages.
 pub fn write_truth(trace: &Trace, path: &Path) {
+    write_truths(std::slice::from_ref(trace), path);
+}
+
+/// As [`write_truth`], for an export of several processes. What is counted and not drawn is left out.
+pub fn write_truths(traces: &[Trace], path: &Path) {
+    let lost: u64 = traces
+        .iter()
+        .flat_map(report::sessions)
+        .map(|report| report.lost.total())
+        .sum();
+    let about = serde_json::json!({"unix_offset": UNIX_NS, "boot_offset": BOOT_NS, "pid": traces[0].header().pid, "lost": lost});
+    let mut lines = vec![about];
+    for (process, trace) in traces.iter().enumerate() {
+        truths_of(trace, process, &mut lines);
+    }
+    let text: Vec<String> = lines.iter().map(|line| line.to_string() + "\n").collect();
+    std::fs::write(path, text.concat()).unwrap();
+}
+
+fn truths_of(trace: &Trace, process: usize, lines: &mut Vec<Value>) {
     let facts = trace.facts();
-    let mut lines = vec![
-        serde_json::json!({"unix_offset": UNIX_NS, "boot_offset": BOOT_NS, "pid": trace.header().pid}),
-    ];
     for entry in trace.entries() {
         let record = entry.record;
+        if record.flags() & (flag::UNTIMED | flag::END_BEFORE_START | flag::OUTSIDE_WINDOW) != 0 {
+            continue;
+        }
         let stream = facts.stream(record.stream());
         let handle = stream.map(|stream| format!("{:#x}", stream.handle));
         let (start, end) = (record.start(), record.end());
@@ -955,23 +1005,24 @@ pub fn write_truth(trace: &Trace, path: &Path) {
         lines.push(match record.kind().unwrap() {
             Kind::Dispatch => {
                 let name = String::from_utf8_lossy(facts.kernel_name(record.kernel_id()).unwrap()).into_owned();
-                let mangled = name.strip_suffix(".kd").unwrap();
+                let mangled = name.strip_suffix(".kd").unwrap_or(&name);
                 let (grid, block) = (record.grid(), record.block());
                 let groups: Vec<u32> = (0..3).map(|axis| grid[axis] / block[axis]).collect();
                 serde_json::json!({"kind": "dispatch", "start": start, "end": end, "kernel": mangled,
-                    "display": String::from_utf8(strandline_exporters::demangle::display_name(name.as_bytes())).unwrap(),
+                    "display": String::from_utf8_lossy(&strandline_exporters::demangle::display_name(name.as_bytes())),
                     "grid": groups, "block": block, "queue": record.queue(), "correlation": correlation,
+                    "ancestor": record.ancestor_id(), "process": process,
                     "dispatch": record.dispatch_id(), "stream_handle": handle, "stream_number": record.stream()})
             }
             Kind::Copy => serde_json::json!({"kind": "copy", "start": start, "end": end, "bytes": record.bytes(),
-                "correlation": correlation, "stream_number": record.stream()}),
+                "correlation": correlation, "ancestor": record.ancestor_id(), "process": process,
+                "stream_number": record.stream()}),
             Kind::Api => serde_json::json!({"kind": "api", "start": start, "end": end, "correlation": correlation,
+                "process": process,
                 "name": facts.operation_name(record.domain(), record.operation() as u16), "thread": record.thread()}),
             Kind::Range => serde_json::json!({"kind": "range", "start": start, "end": end,
                 "name": facts.text(record.name_id()), "thread": record.thread()}),
             _ => continue,
         });
     }
-    let text: Vec<String> = lines.iter().map(|line| line.to_string() + "\n").collect();
-    std::fs::write(path, text.concat()).unwrap();
 }
