@@ -99,6 +99,7 @@ impl TickMap {
             vendor_ns: 1_000_000_000,
             ticks: ticks_per_second.max(1),
         };
+        let nominal = believed(&anchors, nominal);
         let ends = end_pieces_before_jumps(&mut anchors, nominal);
         Self {
             before: rate_at(&anchors, nominal, false).unwrap_or(nominal),
@@ -180,6 +181,35 @@ fn keep_forward(anchors: &mut Vec<TickAnchor>) {
     }
     kept.reverse();
     *anchors = kept;
+}
+
+/// The nominal rate, unless the anchors as a whole and most of their pieces say that it can't be: it was measured within a
+/// millisecond, by a thread that may have lost the processor meanwhile.
+fn believed(anchors: &[TickAnchor], nominal: Rate) -> Rate {
+    let (Some(&first), Some(&last)) = (anchors.first(), anchors.last()) else {
+        return nominal;
+    };
+    let long = |one: TickAnchor, other: TickAnchor| {
+        other.vendor_ns - one.vendor_ns >= RATE_SPAN_NS / 100 && other.ticks > one.ticks
+    };
+    if !long(first, last) || Rate::between(first, last, nominal).is_some() {
+        return nominal;
+    }
+    let mut rates: Vec<Rate> = anchors
+        .windows(2)
+        .filter(|pair| long(pair[0], pair[1]))
+        .map(|pair| Rate {
+            vendor_ns: pair[1].vendor_ns - pair[0].vendor_ns,
+            ticks: pair[1].ticks - pair[0].ticks,
+        })
+        .collect();
+    // By ns a tick.
+    rates.sort_unstable_by_key(|rate| (u128::from(rate.vendor_ns) << 60) / u128::from(rate.ticks));
+    match rates.get(rates.len() / 2) {
+        // One piece alone may be the one in which the machine slept.
+        Some(&median) if rates.len() >= 3 => median,
+        _ => nominal,
+    }
 }
 
 /// Adds an end to each piece that holds a jump, one tick before its next anchor: until then time goes on at the nominal

@@ -114,18 +114,47 @@ pub fn ticks_per_second() -> u64 {
         return known;
     }
     let rate = if is_tsc() {
-        let (start, start_ns) = (ticks(), kernel_ns(libc::CLOCK_MONOTONIC_RAW));
-        let (mut end, mut end_ns) = (start, start_ns);
-        while end_ns.wrapping_sub(start_ns) < 1_000_000 {
-            (end, end_ns) = (ticks(), kernel_ns(libc::CLOCK_MONOTONIC_RAW));
-        }
-        let ns = u128::from((end_ns - start_ns).max(1));
-        (u128::from(end.wrapping_sub(start)) * 1_000_000_000 / ns) as u64
+        measure_rate(|| {
+            let before = ticks();
+            let ns = kernel_ns(libc::CLOCK_MONOTONIC_RAW);
+            (before, ns, ticks())
+        })
     } else {
         1_000_000_000
     };
     RATE.store(rate.max(1), Ordering::Relaxed);
     rate.max(1)
+}
+
+/// Ticks a second over a millisecond of `read`, which gives ticks before, ns, and ticks after. A reading during which the
+/// thread lost the processor says nothing of when the ns were read: it would make the rate several times too high or low.
+fn measure_rate(mut read: impl FnMut() -> (u64, u64, u64)) -> u64 {
+    /// Ticks that a reading takes at most if nothing came between: a quarter of a microsecond or more.
+    const UNDISTURBED: u64 = 1_000;
+    const TRIES: usize = 100;
+    let mut pair = || {
+        let mut best = (u64::MAX, 0, 0);
+        for _ in 0..TRIES {
+            let (before, ns, after) = read();
+            let took = after.wrapping_sub(before);
+            if took < best.0 {
+                best = (took, before.wrapping_add(took / 2), ns);
+            }
+            if took <= UNDISTURBED {
+                break;
+            }
+        }
+        (best.1, best.2)
+    };
+    let (start, start_ns) = pair();
+    loop {
+        let (end, end_ns) = pair();
+        let ns = end_ns.wrapping_sub(start_ns);
+        if ns >= 1_000_000 {
+            let ticks = u128::from(end.wrapping_sub(start));
+            return u64::try_from(ticks * 1_000_000_000 / u128::from(ns)).unwrap_or(u64::MAX);
+        }
+    }
 }
 
 /// Sets the vendor's clock.
@@ -202,4 +231,31 @@ pub fn clock_anchor() -> ClockAnchor {
         }
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_loses_the_processor_measures_the_same_rate() {
+        // A simulated clock of 2.5 GHz, read by a thread that is interrupted for 3 ms after every `each`th step.
+        for each in [1, 2, 3, 5, 7, 1_000] {
+            for first in 0..each {
+                let (mut ns, mut steps) = (5_000_000u64, first);
+                let mut step = || {
+                    steps += 1;
+                    ns += if steps % each == 0 { 3_000_000 } else { 20 };
+                    ns
+                };
+                let rate = measure_rate(|| {
+                    let before = step() * 5 / 2;
+                    (before, step(), step() * 5 / 2)
+                });
+                // Interrupted at each step there is no good reading; the best of many is as good as it gets.
+                let allowed = if each < 3 { u64::MAX } else { 2_500_000 };
+                assert!(rate.abs_diff(2_500_000_000) <= allowed, "{each} {rate}");
+            }
+        }
+    }
 }

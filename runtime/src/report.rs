@@ -398,7 +398,11 @@ fn take_counters(report: &mut SessionReport, trace: &Trace, unfinished: bool) {
     if report.first_loss_ns == 0 {
         report.first_loss_ns = when(Counter::FirstLossTicks);
     }
-    report.last_loss_ns = report.last_loss_ns.max(when(Counter::LastLossTicks));
+    // The books say the same moment by another conversion: only a loss after they were closed is news.
+    let last = when(Counter::LastLossTicks);
+    if report.last_loss_ns == 0 || last > report.returned_ns {
+        report.last_loss_ns = report.last_loss_ns.max(last);
+    }
     if unfinished {
         report.dispatches.issued = block.get(Counter::DispatchIssued);
         report.copies.issued = block.get(Counter::CopyIssued);

@@ -266,6 +266,27 @@ fn a_suspend_is_between_the_two_anchors_that_show_it() {
     }
 }
 
+/// The nominal rate of a file can be several times wrong, where the thread that measured it lost the processor.
+#[test]
+fn a_nominal_rate_that_cannot_be_is_not_believed() {
+    for nominal in [NOMINAL / 4, NOMINAL * 4] {
+        let mut world = World::new(60 * SECOND, 11, |_| 50_000);
+        let mut region = Builder::new();
+        region.header_mut().ticks_per_second = nominal;
+        region.session_begin(1, 77 * SECOND);
+        let start = world.start();
+        for second in 0..600 {
+            region.anchor(world.anchor(start + ticks_in(second * SECOND)));
+        }
+        for _ in 0..10_000 {
+            let at = start + ticks_in(world.random() % (600 * SECOND));
+            region.record(0, Kind::Mark, 1, &[at, 0, 0, 0, 0, 0, 0]);
+        }
+        let worst = worst(&world, &region.trace());
+        assert!(worst <= 1_000, "{worst} ns");
+    }
+}
+
 #[test]
 fn one_wrong_anchor_takes_no_right_one_with_it() {
     let mut world = World::new(60 * SECOND, 11, |_| 50_000);
