@@ -70,8 +70,8 @@ pub struct Options<'a> {
     pub part_bytes_max: u64,
     /// Most records that are held in memory at once, to be put into order (about 64 bytes each while they are).
     pub batch_records_max: usize,
-    /// Threads that read, sort and write, the calling one included; 1 starts none but a compressor. The bytes are the
-    /// same for any number.
+    /// Threads that read and sort, the calling one included; with more than one, a further one writes, and as many
+    /// compress where the format asks for it (one always does). The bytes are the same for any number.
     pub threads: usize,
 }
 
@@ -266,7 +266,7 @@ pub fn export_to(
         });
     }
     let model = prepare(traces, format, options)?;
-    let output = Output::writer(writer, format == Format::JsonGz);
+    let output = Output::writer(writer, format == Format::JsonGz)?;
     write(model, output, format, options)
 }
 

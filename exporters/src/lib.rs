@@ -11,6 +11,7 @@ mod copy;
 pub mod demangle;
 mod export;
 mod external;
+mod gzip;
 mod join;
 mod lanes;
 mod memory;

@@ -4,7 +4,7 @@
 //! and synced with the disk's idea of free space. Whatever fails, the temporary files go. Without `force` no file is
 //! ever replaced, also when it appears while the export runs.
 //!
-//! Compression runs on a thread of its own, over blocks that are handed back and forth; so does writing when the export
+//! Compression runs on threads of its own, over blocks that are handed back and forth; so does writing when the export
 //! may have more than one thread.
 
 use std::fs::{self, File, OpenOptions};
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::Crc;
 
 use crate::export::{ExportError, Options};
+use crate::gzip::{Deflate, Member};
 
 /// Bytes of one block given to the system or to the compressor at once.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -29,7 +29,7 @@ enum Sink<'a> {
     File(File),
     Thread(Option<WriterThread>),
     Writer(&'a mut dyn Write),
-    WriterGzip(Box<GzEncoder<&'a mut dyn Write>>),
+    WriterGzip(Box<(Deflate, Member<&'a mut dyn Write>)>),
 }
 
 impl std::fmt::Debug for Sink<'_> {
@@ -43,38 +43,99 @@ impl std::fmt::Debug for Sink<'_> {
     }
 }
 
-/// A thread that writes blocks to a file, compressed or as they are.
+/// A block on its way to the file: as it was, and compressed with its checksum where the file is.
+type Ready = (Vec<u8>, Option<(Vec<u8>, Crc)>);
+
+/// A thread that writes blocks to a file, and threads before it that compress them.
 #[derive(Debug)]
 struct WriterThread {
-    full: SyncSender<Vec<u8>>,
+    /// To the compressors, which take turns, or to the one that writes.
+    full: Vec<SyncSender<Vec<u8>>>,
+    turn: usize,
     empty: Receiver<Vec<u8>>,
     thread: JoinHandle<io::Result<()>>,
 }
 
-impl WriterThread {
-    fn start(mut file: File, gzip: bool) -> io::Result<Self> {
-        let (full, work) = sync_channel::<Vec<u8>>(BLOCKS_WAITING);
-        let (back, empty) = sync_channel::<Vec<u8>>(BLOCKS_WAITING + 2);
-        let thread = std::thread::Builder::new()
-            .name(if gzip { "compress" } else { "write" }.to_owned())
-            .spawn(move || {
-                if !gzip {
-                    return write_all(&mut file, work, &back);
+/// Where a compressor's blocks come from, and go to.
+type Compressor = (SyncSender<Vec<u8>>, Receiver<io::Result<Ready>>);
+
+/// Starts a thread that gets blocks and compresses them.
+fn start_compressor() -> io::Result<Compressor> {
+    let (full, work) = sync_channel::<Vec<u8>>(1);
+    let (done, ready) = sync_channel(1);
+    std::thread::Builder::new()
+        .name("compress".to_owned())
+        .spawn(move || {
+            let mut deflate = Deflate::new();
+            for block in work {
+                let mut out = Vec::new();
+                let result = deflate.block(&block, &mut out);
+                let result = result.map(|crc| (block, Some((out, crc))));
+                if done.send(result).is_err() {
+                    // The one that writes has failed and says why.
+                    break;
                 }
-                let mut encoder = GzEncoder::new(file, Compression::fast());
-                write_all(&mut encoder, work, &back)?;
-                encoder.finish()?.flush()
+            }
+        })?;
+    Ok((full, ready))
+}
+
+impl WriterThread {
+    /// `compressors` threads compress; with none the file gets the blocks as they are.
+    fn start(mut file: File, compressors: usize) -> io::Result<Self> {
+        let (mut full, mut ready) = (Vec::new(), Vec::new());
+        for _ in 0..compressors {
+            let (give, take) = start_compressor()?;
+            full.push(give);
+            ready.push(take);
+        }
+        let mut plain = None;
+        if compressors == 0 {
+            let (give, take) = sync_channel::<Vec<u8>>(BLOCKS_WAITING);
+            full.push(give);
+            plain = Some(take);
+        }
+        let (back, empty) = sync_channel::<Vec<u8>>(BLOCKS_WAITING + 2);
+        let give_back = move |mut block: Vec<u8>| {
+            block.clear();
+            // Nobody waits for it when the export is done.
+            let _ = back.try_send(block);
+        };
+        let thread = std::thread::Builder::new()
+            .name("write".to_owned())
+            .spawn(move || {
+                if let Some(blocks) = plain {
+                    for block in blocks {
+                        file.write_all(&block)?;
+                        give_back(block);
+                    }
+                    return Ok(());
+                }
+                let mut member = Member::new(file)?;
+                // In the order in which they were handed out; the first that has no more is behind the last block.
+                for turn in (0..ready.len()).cycle() {
+                    let Ok(next) = ready[turn].recv() else { break };
+                    let (block, compressed) = next?;
+                    if let Some((bytes, crc)) = compressed {
+                        member.add(&bytes, &crc)?;
+                    }
+                    give_back(block);
+                }
+                member.finish()
             })?;
         Ok(Self {
             full,
+            turn: 0,
             empty,
             thread,
         })
     }
 
-    /// Hands over a block and takes an empty one.
+    /// Hands over a block.
     fn give(&mut self, block: Vec<u8>) -> bool {
-        self.full.send(block).is_ok()
+        let turn = self.turn;
+        self.turn = (turn + 1) % self.full.len();
+        self.full[turn].send(block).is_ok()
     }
 
     fn finish(self) -> io::Result<()> {
@@ -83,20 +144,6 @@ impl WriterThread {
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the thread that writes has stopped")))
     }
-}
-
-fn write_all(
-    to: &mut impl Write,
-    work: Receiver<Vec<u8>>,
-    back: &SyncSender<Vec<u8>>,
-) -> io::Result<()> {
-    for mut block in work {
-        to.write_all(&block)?;
-        block.clear();
-        // Nobody waits for it when the export is done.
-        let _ = back.try_send(block);
-    }
-    Ok(())
 }
 
 /// One file that is being written.
@@ -113,9 +160,10 @@ pub(crate) struct Output<'a> {
     pub(crate) block: Vec<u8>,
     sink: Option<Sink<'a>>,
     target: PathBuf,
-    gzip: bool,
     /// True when files are written by a thread of their own.
     apart: bool,
+    /// Threads that compress.
+    compressors: usize,
     force: bool,
     parts: Vec<Part>,
     part_bytes: u64,
@@ -146,8 +194,8 @@ impl<'a> Output<'a> {
             block: Vec::with_capacity(BLOCK_BYTES + BLOCK_ROOM),
             sink: None,
             target: target.to_owned(),
-            gzip,
             apart: gzip || options.threads > 1,
+            compressors: if gzip { options.threads.max(1) } else { 0 },
             force: options.force,
             parts: Vec::new(),
             part_bytes: 0,
@@ -159,24 +207,29 @@ impl<'a> Output<'a> {
     }
 
     /// An output to a stream; one part only.
-    pub(crate) fn writer(writer: &'a mut dyn Write, gzip: bool) -> Self {
+    pub(crate) fn writer(writer: &'a mut dyn Write, gzip: bool) -> Result<Self, ExportError> {
         let sink = if gzip {
-            Sink::WriterGzip(Box::new(GzEncoder::new(writer, Compression::fast())))
+            let member = Member::new(writer).map_err(|error| ExportError::Io {
+                doing: "writing",
+                path: PathBuf::from("-"),
+                error,
+            })?;
+            Sink::WriterGzip(Box::new((Deflate::new(), member)))
         } else {
             Sink::Writer(writer)
         };
-        Self {
+        Ok(Self {
             block: Vec::with_capacity(BLOCK_BYTES + BLOCK_ROOM),
             sink: Some(sink),
             target: PathBuf::from("-"),
-            gzip,
             apart: false,
+            compressors: 0,
             force: false,
             parts: Vec::new(),
             part_bytes: 0,
             bytes: 0,
             splittable: false,
-        }
+        })
     }
 
     fn error(&self, doing: &'static str, error: io::Error) -> ExportError {
@@ -232,7 +285,7 @@ impl<'a> Output<'a> {
         self.parts.push(Part { target, temporary });
         self.part_bytes = 0;
         self.sink = Some(if self.apart {
-            let thread = WriterThread::start(file, self.gzip)
+            let thread = WriterThread::start(file, self.compressors)
                 .map_err(|error| self.error("starting a thread for", error))?;
             Sink::Thread(Some(thread))
         } else {
@@ -291,7 +344,12 @@ impl<'a> Output<'a> {
         let written = match self.sink.as_mut() {
             Some(Sink::File(file)) => file.write_all(&self.block),
             Some(Sink::Writer(writer)) => writer.write_all(&self.block),
-            Some(Sink::WriterGzip(encoder)) => encoder.write_all(&self.block),
+            Some(Sink::WriterGzip(gzip)) => {
+                let (deflate, member) = &mut **gzip;
+                let mut out = Vec::new();
+                let crc = deflate.block(&self.block, &mut out);
+                crc.and_then(|crc| member.add(&out, &crc))
+            }
             Some(Sink::Thread(thread)) => {
                 let next = thread
                     .as_ref()
@@ -320,7 +378,7 @@ impl<'a> Output<'a> {
         let closed = match self.sink.take() {
             Some(Sink::Thread(Some(thread))) => thread.finish(),
             Some(Sink::Writer(writer)) => writer.flush(),
-            Some(Sink::WriterGzip(encoder)) => encoder.finish().and_then(|writer| writer.flush()),
+            Some(Sink::WriterGzip(gzip)) => gzip.1.finish(),
             _ => Ok(()),
         };
         closed.map_err(|error| self.error("writing", error))

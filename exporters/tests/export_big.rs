@@ -18,6 +18,39 @@ impl Drop for Folder {
 }
 
 #[test]
+fn many_blocks_compressed_on_any_number_of_threads_are_one_member_with_the_same_bytes() {
+    use std::io::Read;
+    let folder = std::env::temp_dir().join(format!("strandline-gzip-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder(folder);
+    let region = folder.0.join("big.slt");
+    big::write_region(&region, 50_000).unwrap();
+    let traces = [Trace::open(&region).unwrap()];
+    let bytes = |name: &str, threads| {
+        let options = Options {
+            force: true,
+            threads,
+            ..Options::default()
+        };
+        let path = folder.0.join(name);
+        export(&traces, &path, &options).unwrap();
+        std::fs::read(path).unwrap()
+    };
+    let packed = bytes("big.json.gz", 1);
+    for threads in [2, 5] {
+        assert!(bytes("big.json.gz", threads) == packed, "{threads} threads");
+    }
+    let mut text = Vec::new();
+    let mut decoder = flate2::bufread::GzDecoder::new(&packed[..]);
+    decoder.read_to_end(&mut text).unwrap();
+    assert!(decoder.into_inner().is_empty(), "one member");
+    let plain = bytes("big.json", 3);
+    assert!(plain.len() > 8 << 20, "many blocks");
+    // The last line has the file's own name.
+    assert!(plain[..plain.len() - 100] == text[..text.len() - 103]);
+}
+
+#[test]
 fn a_million_records_of_64_lanes_come_out_in_parts_to_the_last_one() {
     let folder = std::env::temp_dir().join(format!("strandline-big-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

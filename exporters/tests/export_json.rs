@@ -1292,7 +1292,7 @@ fn the_same_records_give_the_same_bytes_in_whatever_lanes_and_order() {
 #[test]
 fn small_batches_and_any_number_of_threads_give_the_same_bytes() {
     let trace = shuffled(3);
-    for name in ["out.json", "out.pftrace"] {
+    for name in ["out.json", "out.json.gz", "out.pftrace"] {
         let folder = Folder::new();
         let bytes = |batch_records_max, threads| {
             let options = Options {

@@ -168,7 +168,7 @@ pub(crate) struct Export {
     /// Replace OUT when it exists
     #[arg(long)]
     pub(crate) force: bool,
-    /// Threads that read, sort and write [default: as many as there are cores, at most 8]; the file is the same for any number
+    /// Threads that read, sort and compress [default: as many as there are cores, at most 8]; the file is the same for any number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
 }
