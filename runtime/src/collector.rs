@@ -11,7 +11,7 @@
 //! reaches a producer.
 //!
 //! Invariants
-//! - T1 One collector at a time: the lock of [`CollectorState`].
+//! - T1 One collector at a time: the lock of `CollectorState`.
 //! - T2 A segment is freed only after its sink took it whole and after its issues and completions were read for the
 //!   sessions whose books are open (`session::outstanding`). A sink that fails gets the same segment again.
 //! - T3 Segments of facts stay in the region; a sink sees each when it is sealed.

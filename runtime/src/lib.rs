@@ -63,7 +63,7 @@
 //! |---|---|---|
 //! | `Window` | all from start to stop | further records are lost, counted as `no_segment` |
 //! | `Flight` | the newest, for ever; [`Runtime::snapshot`] and other processes copy it at any time | each lane reuses its oldest segment, and counts what that held |
-//! | `Stream` | see [`header::Mode`] | |
+//! | `Stream` | all, in a file or with the host ([`collector`]); the region only what is under way | a slow sink drops records, counted as `no_segment` |
 //!
 //! # What is guaranteed
 //!
