@@ -399,13 +399,18 @@ pub fn huge_body() -> i32 {
     }
     let runtime = work::runtime(|settings| settings.huge_pages = true);
     session_of_work(runtime, 20_000);
-    let memory = runtime.memory();
-    let got = memory.huge_bytes.expect("asked for");
+    // More than was there at first, or a refusal: each step asks anew, when the housekeeper makes it.
+    let (memory, got) = loop {
+        let memory = runtime.memory();
+        let got = memory.huge_bytes.expect("asked for");
+        if got > 32 << 20 || memory.huge_refused.is_some() {
+            break (memory, got);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
     let mapped = kilobytes(&proc_self("smaps"), "ShmemPmdMapped:");
     // Not all of them: the kernel may map a huge page in small pieces for a while, where it was busy.
-    assert!(mapped > 0 || got == 0, "{mapped} {got}");
-    // More than was there at first: each step asks anew.
-    assert!(got > 32 << 20 || memory.huge_refused.is_some(), "{memory}");
+    assert!(mapped > 0 || got == 0, "{mapped}: {memory}");
     0
 }
 
