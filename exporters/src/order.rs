@@ -287,14 +287,15 @@ impl Source<'_> {
         let mut clock = Clock::new(self.shown.trace.clock());
         // The same bounds in host ticks: most records of other stretches are told apart without converting their times.
         let vendor = |out: u64| out.saturating_add_signed(self.shown.offset.saturating_neg());
-        let ticks = if from == 0 && to.is_none() {
-            (0, u64::MAX)
-        } else {
-            (
-                clock.ticks_at(vendor(from)).saturating_sub(1),
-                to.map_or(u64::MAX, |to| clock.ticks_at(vendor(to)).saturating_add(1)),
-            )
-        };
+        let ticks = (
+            // Times before the output's clock began are all at its 0, however long before.
+            if from == 0 {
+                0
+            } else {
+                clock.ticks_at(vendor(from)).saturating_sub(1)
+            },
+            to.map_or(u64::MAX, |to| clock.ticks_at(vendor(to)).saturating_add(1)),
+        );
         let mut newest = 0;
         for (run, &(first, last)) in self.bounds.iter().enumerate() {
             if first > last || last < from || to.is_some_and(|to| first >= to) {

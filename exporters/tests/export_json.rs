@@ -1290,6 +1290,38 @@ fn the_same_records_give_the_same_bytes_in_whatever_lanes_and_order() {
 }
 
 #[test]
+fn times_before_the_clock_of_the_output_are_in_the_first_batch() {
+    // The second process is of another machine, whose REALTIME is years behind: before the first one's BOOTTIME began.
+    let mut late = Builder::new();
+    late.header_mut().host_hash = u64::MAX;
+    late.header_mut().boot_id = *b"another machine1";
+    late.session_begin(1, 1_000);
+    late.anchor(strandline::anchors::ClockAnchor {
+        realtime_ns: 100_000_000_000_000_000,
+        ..anchor(1)
+    });
+    for id in 1..30 {
+        launch(&mut late, 0, id, 2_000 + id * 10, 2_005 + id * 10);
+    }
+    let traces = [shuffled(3), late.trace()];
+    let folder = Folder::new();
+    let calls = |name: &str, batch_records_max| {
+        let options = Options {
+            batch_records_max,
+            force: true,
+            ..Options::default()
+        };
+        let path = folder.file(name);
+        let report = export(&traces, &path, &options).unwrap();
+        (report.calls, std::fs::read(path).unwrap())
+    };
+    for name in ["out.json", "out.pftrace"] {
+        let whole = calls(name, 1 << 20);
+        assert!(whole.0 >= 29 && whole == calls(name, 7), "{name}");
+    }
+}
+
+#[test]
 fn small_batches_and_any_number_of_threads_give_the_same_bytes() {
     let trace = shuffled(3);
     for name in ["out.json", "out.json.gz", "out.pftrace"] {
