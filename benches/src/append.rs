@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::arguments::Arguments;
 use crate::clock::{self, Scale, median};
 use crate::driver::{self, Effort, Figures, Peer, Shape};
-use crate::ours::{self, Ours, OursInC, Process};
+use crate::ours::{self, Ours, OursInC, Process, Streamed};
 use crate::queues::{ArrayQueue, CrossbeamChannel, RowStore, Rtrb, Shared, SharedPeer, StdChannel};
 use crate::{c_abi, cxx, tracers};
 
@@ -385,9 +385,8 @@ fn sustained_row(
         lost,
     } = match peer {
         "strandline" => {
-            // Flight mode: window mode is bounded by how fast the kernel hands out pages.
-            let process = Process::start_whole((8 * producers as u64 + 8) << 20, "flight")?;
-            driver::sustained(&Ours::<0>::new(process)?, producers, seconds)?
+            let process = Process::start_whole((4 * producers as u64 + 64) << 20, "stream")?;
+            driver::sustained(&Streamed::new(process)?, producers, seconds)?
         }
         "rtrb" => driver::sustained(&Rtrb::<8, 1>::new(producers), producers, seconds)?,
         other => return Err(format!("{other}: no such row")),

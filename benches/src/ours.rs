@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use strandline::collector::Collected;
 use strandline::events::{DispatchDone, DispatchIssue, Ids, Operation};
-use strandline::record::{Kind, Record, domain};
-use strandline::settings::Settings;
+use strandline::record::{Kind, Record, Records, domain};
+use strandline::segment_entry::SegmentKind;
+use strandline::settings::{Collector, Settings};
 use strandline::{Runtime, Token, Vendor};
 
 use crate::c_abi::Library;
@@ -64,7 +66,7 @@ impl Process {
 
     fn start_in(budget_bytes: u64, mode: &'static str) -> Result<Self, String> {
         let path = region_path();
-        let settings = Settings::from_lookup(|name| match name {
+        let mut settings = Settings::from_lookup(|name| match name {
             "STRANDLINE_OUT" => Some(path.clone().into_os_string()),
             "STRANDLINE_START" => Some("api".into()),
             "STRANDLINE_MODE" => Some(mode.into()),
@@ -74,12 +76,20 @@ impl Process {
             _ => None,
         })
         .map_err(|error| error.to_string())?;
+        if mode == "stream" {
+            settings.collector = Collector::Host;
+            settings.dir = path.with_extension("live");
+        }
+        let dir = settings.dir.clone();
         strandline::clock::is_tsc();
         let runtime = Runtime::make_global(settings, &Vendor::default())
             .map_err(|(_, why)| format!("making the runtime: {why}"))?;
         let file = std::fs::File::open(runtime.path())
             .map_err(|error| format!("opening {}: {error}", runtime.path().display()))?;
         let _ = std::fs::remove_file(runtime.path());
+        if mode == "stream" {
+            let _ = std::fs::remove_dir(dir);
+        }
         let name = runtime.intern(b"bench");
         Ok(Self {
             runtime,
@@ -324,6 +334,72 @@ impl<const CALL: u8> Peer for Ours<CALL> {
             seen(producer, sequence);
             Ok(())
         })
+    }
+}
+
+/// Strandline in stream mode: the consumer is the collector, which takes segments whole when they are sealed and gives
+/// them back.
+#[derive(Debug)]
+pub struct Streamed {
+    process: Process,
+    session: u64,
+}
+
+impl Streamed {
+    /// Opens a session.
+    pub fn new(process: Process) -> Result<Self, String> {
+        let session = process.open()?;
+        Ok(Self { process, session })
+    }
+}
+
+impl Peer for Streamed {
+    type Producer<'a> = OurProducer<0>;
+
+    fn producer(&self, index: usize) -> OurProducer<0> {
+        OurProducer {
+            runtime: self.process.runtime,
+            name: self.process.name,
+            producer: index as u64 + 1,
+            token: Token::NONE,
+        }
+    }
+
+    fn lost(&self) -> Result<u64, String> {
+        let stopped = self
+            .process
+            .runtime
+            .session_stop(self.session, Duration::from_secs(5), None);
+        stopped
+            .map(|end| end.lost.total())
+            .map_err(|status| format!("stopping a session: {status:?}"))
+    }
+
+    fn drain(&self, seen: &mut dyn FnMut(usize, u64)) -> Result<(), String> {
+        let (runtime, name) = (self.process.runtime, self.process.name);
+        let mut wrong = Ok(());
+        let mut sink = |collected: &Collected<'_>| {
+            if collected.kind != SegmentKind::Records {
+                return Ok(());
+            }
+            for record in Records::new(collected.words).map_while(Result::ok) {
+                if record.kind() == Some(Kind::Thread) {
+                    continue;
+                }
+                match check(&record, Call::Append, name) {
+                    Ok((producer, sequence)) => seen(producer, sequence),
+                    Err(why) => wrong = Err(why),
+                }
+            }
+            Ok(())
+        };
+        // What is still open only when nothing else is there: at the end, and when producers are slow.
+        let taken = match runtime.collect(16, &mut sink) {
+            Ok(0) => runtime.collect_all(&mut sink),
+            taken => taken,
+        };
+        taken.map_err(|status| format!("collecting: {status:?}"))?;
+        wrong
     }
 }
 

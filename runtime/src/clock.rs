@@ -94,17 +94,18 @@ pub fn ticks() -> u64 {
     kernel_ns(libc::CLOCK_MONOTONIC_RAW)
 }
 
-/// Host ticks where [`is_tsc`] is known to hold: without the look.
+/// The TSC, read before it is known whether it is the clock: what comes of it counts only where [`is_tsc`] holds. On the
+/// fast ways the time is read first of all: the processor does not read a clock twice at a time, so a reading behind
+/// loads that miss the cache would hold up the caller's next one.
 #[inline(always)]
-pub(crate) fn tsc() -> u64 {
-    debug_assert!(is_tsc());
+pub(crate) fn early_tsc() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: RDTSC is part of every x86-64 processor.
     unsafe {
         std::arch::x86_64::_rdtsc()
     }
     #[cfg(not(target_arch = "x86_64"))]
-    ticks()
+    0
 }
 
 /// Ticks a second, nominal: measured over about a millisecond, once a process.

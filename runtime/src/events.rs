@@ -249,8 +249,8 @@ impl Runtime {
         if self.control().open_session() == 0 {
             return Token::NONE;
         }
+        let ticks = clock::early_tsc();
         if let Some(fast) = self.fast::<0>() {
-            let ticks = clock::tsc();
             let what = operation.word() | u64::from(fast.session) << 32;
             if fast.push_call(what, ticks, ids.correlation, stream) {
                 return Token::new(fast.session, ticks);
@@ -351,12 +351,12 @@ impl Runtime {
         return_value: i32,
         arguments: Option<&ApiArgs>,
     ) -> Option<()> {
+        let end = clock::early_tsc();
         let fast = self.fast::<CELLS>()?;
         if fast.session as u16 != token.session() {
             return None;
         }
         let (depth, stream) = fast.pop_call(ids.correlation)?;
-        let end = clock::tsc();
         let thread = if ids.thread == 0 {
             fast.thread_high()
         } else {
@@ -448,6 +448,7 @@ impl Runtime {
         if self.control().open_session() == 0 {
             return Token::NONE;
         }
+        let ticks = clock::early_tsc();
         let Some(fast) = self
             .fast::<1>()
             .filter(|fast| fast.knows_queue(issue.queue, issue.agent))
@@ -456,7 +457,7 @@ impl Runtime {
             return self.dispatch_issue_long(&DispatchIssue { ..*issue });
         };
         let stream = fast.call_stream();
-        fast.append(&issue_words(issue, fast.session, stream, clock::tsc()));
+        fast.append(&issue_words(issue, fast.session, stream, ticks));
         let counters = fast.counters();
         fast.raise(counters, Counter::HighId, issue.ids.correlation);
         fast.bump(counters, Counter::DispatchIssued as usize, 1);
@@ -494,6 +495,7 @@ impl Runtime {
         if token.is_none() {
             return;
         }
+        let ticks = clock::early_tsc();
         let Some(fast) = self
             .fast::<2>()
             .filter(|fast| fast.session as u16 == token.session())
@@ -505,7 +507,7 @@ impl Runtime {
         let counters = fast.counters();
         fast.bump(counters, Counter::DispatchRecorded as usize, 1);
         // ORD(arrival): Relaxed. A time for people; nothing is published through it.
-        counters[Counter::LastArrivalTicks as usize].store(clock::tsc(), Ordering::Relaxed);
+        counters[Counter::LastArrivalTicks as usize].store(ticks, Ordering::Relaxed);
         fast.bump(counters, Counter::DispatchDone as usize, 1);
     }
 
@@ -743,8 +745,9 @@ impl Runtime {
         if self.control().open_session() == 0 {
             return;
         }
+        let ticks = clock::early_tsc();
         match self.fast::<1>() {
-            Some(fast) => fast.instant(name, correlation, ancestor, clock::tsc()),
+            Some(fast) => fast.instant(name, correlation, ancestor, ticks),
             None => self.instant_long(name, correlation, ancestor, None),
         }
     }

@@ -19,6 +19,7 @@
 
 use std::cell::Cell;
 
+use crate::anchors::TickAnchor;
 use crate::clock;
 use crate::control::{CONTROL, Control};
 use crate::counters::{Counter, stored};
@@ -32,7 +33,7 @@ use crate::limits::{
 };
 use crate::loss::LossReason;
 use crate::record::{Kind, head_word, pair};
-use crate::region::Region;
+use crate::region::{Opening, Region};
 use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
 use crate::sync::{Ordering, Word};
 
@@ -103,8 +104,12 @@ pub struct Lane {
     newest: Cell<u32>,
     /// Segments in the chain.
     chained: Cell<u32>,
-    /// Records that the lane had stored when its open segment of records was opened.
+    /// Records that `counters` counted as stored when the open segment of records was opened, or the session changed.
     stored_before: Cell<u64>,
+    /// Records of sessions before this one in the open segment.
+    stored_here: Cell<u64>,
+    /// The lane's newest anchor.
+    anchor: Cell<TickAnchor>,
     range_depth: Cell<usize>,
     /// Stream of the call at each depth from 1 on, inherited from the one around it; 0 = unknown, as outside of all.
     streams: [Cell<u32>; INSIDE_DEPTH + 1],
@@ -189,6 +194,11 @@ impl Lane {
             newest: Cell::new(u32::MAX),
             chained: Cell::new(0),
             stored_before: Cell::new(0),
+            stored_here: Cell::new(0),
+            anchor: Cell::new(TickAnchor {
+                ticks: 0,
+                vendor_ns: 0,
+            }),
             range_depth: Cell::new(0),
             streams: [const { Cell::new(0) }; INSIDE_DEPTH + 1],
             owner: Word::new(0),
@@ -272,7 +282,10 @@ impl Lane {
         }
         self.fast_session.set(NEVER);
         self.session.set(0);
-        self.counters.set(counters(self.header, SESSION_SLOTS));
+        let shared = counters(self.header, SESSION_SLOTS);
+        self.counters.set(shared);
+        self.stored_here.set(0);
+        self.stored_before.set(stored_in(shared));
         gate::leave(&self.inside);
     }
 
@@ -440,7 +453,9 @@ impl Inside<'_> {
     /// This lane's records are another session's from now on.
     #[cold]
     fn change_session(&self, session: u32) -> &'static Counters {
+        self.stored_here.set(self.stored_here());
         let counters = self.take_block(session);
+        self.stored_before.set(stored_in(counters));
         self.counters.set(counters);
         self.session.set(session);
         self.fast_session
@@ -715,39 +730,51 @@ impl Lane {
     /// Wait-free; false when there is none.
     #[cold]
     fn next_segment(&self, cursor: &Cursor) -> bool {
+        // What other lanes wrote last is asked for first, so that it comes while the rest goes on.
+        self.region.fetch_shared();
         let sequence = self.sequence.get();
-        let (index, thread) = (self.index, self.thread.get());
+        let opening = Opening {
+            kind: cursor.kind,
+            lane: self.index,
+            thread: self.thread.get(),
+            sequence,
+            anchor: self.recent_anchor(),
+        };
         let claimed = if self.has_its_share(cursor.kind) {
             None
         } else {
-            self.region.claim(cursor.kind, index, thread, sequence)
+            self.region.claim()
         };
-        let segment = match claimed {
-            Some(segment) => segment,
-            None => match self.take_oldest(cursor.kind) {
-                Some(oldest) => {
-                    let cells = self
-                        .region
-                        .reuse(oldest, cursor.kind, index, thread, sequence);
-                    handover::count(&self.header[crate::limits::LANE_REUSED_OFFSET / 8], cells);
-                    oldest
-                }
-                None => return false,
-            },
+        let (segment, reused) = match claimed.or_else(|| self.take_oldest(cursor.kind)) {
+            Some(segment) => (segment, claimed.is_none()),
+            None => return false,
         };
+        // The first appends find their lines on the way: only later ones ask ahead for themselves.
+        let cells = self.region.cells(segment);
+        for line in 0..AHEAD_CELLS {
+            fetch::<0, _>(cells, line * CELL_BYTES);
+        }
+        if reused {
+            let cells = self.region.reuse(segment, &opening);
+            handover::count(&self.header[crate::limits::LANE_REUSED_OFFSET / 8], cells);
+        } else {
+            self.region.open(segment, &opening);
+        }
         self.close_count(cursor);
         if cursor.segment.get() != u32::MAX {
             self.region.seal(cursor.segment.get());
         }
         self.sequence.set(sequence + 1);
-        cursor.base.set(self.region.cells(segment));
+        cursor.base.set(cells);
         cursor.count.set(0);
         cursor
             .committed
             .set(self.region.entry(segment, word::COMMITTED));
         cursor.segment.set(segment);
         if cursor.kind == SegmentKind::Records {
-            self.chain(segment);
+            if self.region.header().mode == Mode::Flight {
+                self.chain(segment);
+            }
             self.widen_sessions(self.session.get());
         }
         true
@@ -759,19 +786,31 @@ impl Lane {
         if cursor.kind != SegmentKind::Records {
             return;
         }
-        let stored = (0..=SESSION_SLOTS)
-            .map(|slot| {
-                let block = counters(self.header, slot);
-                // ORD(count): Relaxed. The lane's own stores.
-                stored(|counter| block[counter as usize].load(Ordering::Relaxed))
-            })
-            .fold(0, u64::wrapping_add);
-        let before = self.stored_before.replace(stored);
+        let stored = self.stored_here();
+        self.stored_here.set(0);
+        self.stored_before.set(stored_in(self.counters.get()));
         let segment = cursor.segment.get();
         if segment != u32::MAX {
-            self.region
-                .close_count(segment, stored.wrapping_sub(before));
+            self.region.close_count(segment, stored);
         }
+    }
+
+    /// Records in the open segment so far.
+    fn stored_here(&self) -> u64 {
+        let counted = stored_in(self.counters.get()).wrapping_sub(self.stored_before.get());
+        self.stored_here.get().wrapping_add(counted)
+    }
+
+    /// A moment in both clocks, at most about a millisecond old: reading the vendor's clock is most of what a change of
+    /// segment costs a lane that fills hundreds of them in that time.
+    fn recent_anchor(&self) -> TickAnchor {
+        let known = self.anchor.get();
+        if clock::ticks().wrapping_sub(known.ticks) < ANCHOR_AGE_TICKS {
+            return known;
+        }
+        let anchor = clock::tick_anchor();
+        self.anchor.set(anchor);
+        anchor
     }
 
     /// What is left is not for this lane. Flight mode: it has a segment to reuse, and others have none; without this the
@@ -779,15 +818,15 @@ impl Lane {
     /// Facts take all of that reserve but the last part. Stream mode: records leave a part for facts, which records need
     /// and which never leave the region.
     fn has_its_share(&self, kind: SegmentKind) -> bool {
-        let (left, reserve) = (self.region.left(), self.region.reserve());
-        match (self.region.header().mode, kind) {
-            (Mode::Window, _) => false,
+        let region = self.region;
+        match (region.header().mode, kind) {
+            (Mode::Window, _) | (Mode::Stream, SegmentKind::Sticky | SegmentKind::Blob) => false,
             (Mode::Flight, SegmentKind::Records) => {
-                self.chained.get() >= CHAIN_MIN && left <= reserve
+                self.chained.get() >= CHAIN_MIN && region.left() <= region.reserve()
             }
-            (Mode::Flight, _) => left <= reserve / 4,
-            (Mode::Stream, SegmentKind::Records) => left <= reserve / 4,
-            (Mode::Stream, _) => false,
+            (Mode::Flight, _) | (Mode::Stream, SegmentKind::Records) => {
+                region.left() <= region.reserve() / 4
+            }
         }
     }
 
@@ -847,14 +886,20 @@ pub(crate) enum Laneless {
 /// line of the next one: a hint touches nothing, and at the region's end goes nowhere.
 #[inline(always)]
 fn fetch_ahead(base: *mut u64, offset_bytes: usize) {
+    fetch::<{ AHEAD_CELLS * CELL_BYTES }, _>(base, offset_bytes);
+}
+
+/// Asks for the line `offset_bytes` and `MORE` behind `base`, as its owner.
+#[inline(always)]
+pub(crate) fn fetch<const MORE: usize, T>(base: *const T, offset_bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint; it reads and writes nothing that the program can see, whatever the address.
     unsafe {
         std::arch::asm!(
-            "prefetchw byte ptr [{base} + {offset} + {ahead}]",
+            "prefetchw byte ptr [{base} + {offset} + {more}]",
             base = in(reg) base,
             offset = in(reg) offset_bytes,
-            ahead = const AHEAD_CELLS * CELL_BYTES,
+            more = const MORE,
             options(nostack, preserves_flags, readonly),
         );
     }
@@ -864,6 +909,15 @@ fn fetch_ahead(base: *mut u64, offset_bytes: usize) {
 
 /// How many cells ahead: as many appends as take about as long as a line's way from another core.
 const AHEAD_CELLS: usize = 12;
+
+/// How old a lane's anchor may be when it opens a segment: about a millisecond of the TSC, 2 ms of a clock in ns.
+const ANCHOR_AGE_TICKS: u64 = 2_000_000;
+
+/// Records that a block counts as stored.
+fn stored_in(block: &Counters) -> u64 {
+    // ORD(count): Relaxed. The lane's own stores.
+    stored(|counter| block[counter as usize].load(Ordering::Relaxed))
+}
 
 /// How many calls the "inside of" stack lists.
 #[inline(always)]

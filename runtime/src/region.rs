@@ -14,6 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
+use crate::anchors::TickAnchor;
 use crate::bitmap::FreeBits;
 use crate::handover;
 use crate::header::{Header, Mode};
@@ -23,6 +24,30 @@ use crate::memory::Wishes;
 use crate::ring::Ring;
 use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
 use crate::sync::{Ordering, Word, fence};
+
+/// What a segment's entry says of who opens it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) kind: SegmentKind,
+    pub(crate) lane: u16,
+    pub(crate) thread: u32,
+    pub(crate) sequence: u32,
+    /// A moment in both clocks, not long before.
+    pub(crate) anchor: TickAnchor,
+}
+
+/// Words that many lanes write, on lines of their own (two: the processor fetches them in pairs): what lies beside them
+/// is read at each change of segment.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// See [`FreeBits`].
+#[derive(Debug)]
+struct Claims {
+    free: Word,
+    hint: Word,
+}
 
 /// A region that this process writes to.
 #[derive(Debug)]
@@ -34,14 +59,13 @@ pub(crate) struct Region {
     /// Segments that are backed so far.
     backed: Word,
     ring_places: Vec<Word>,
-    ring_tail: Word,
+    ring_tail: Apart<Word>,
     /// Of each segment, the next one of its lane; see `Lane`. Private, so that a reader needs not believe it.
     links: Vec<Word>,
     /// Of each segment, the records that were stored in it; see [`Stored`]. Private: for subscribers.
     stored: Vec<[Word; 2]>,
     free_words: Vec<Word>,
-    free: Word,
-    hint: Word,
+    claims: Apart<Claims>,
     /// Views of the live pages that are open: nothing is freed under them.
     pins: Word,
     wishes: Wishes,
@@ -158,14 +182,16 @@ impl Region {
             path,
             backed: Word::new(0),
             ring_places: words(segments.next_power_of_two()),
-            ring_tail: Word::new(0),
+            ring_tail: Apart(Word::new(0)),
             links: words(segments),
             stored: (0..segments)
                 .map(|_| [Word::new(0), Word::new(0)])
                 .collect(),
             free_words: words(segments.div_ceil(64)),
-            free: Word::new(0),
-            hint: Word::new(0),
+            claims: Apart(Claims {
+                free: Word::new(0),
+                hint: Word::new(0),
+            }),
             pins: Word::new(0),
             wishes,
             header,
@@ -251,21 +277,21 @@ impl Region {
     }
 
     pub(crate) fn ring(&self) -> Ring<'_> {
-        Ring::new(&self.ring_places, &self.ring_tail)
+        Ring::new(&self.ring_places, &self.ring_tail.0)
     }
 
     pub(crate) fn free_bits(&self) -> FreeBits<'_> {
         FreeBits {
             words: &self.free_words,
-            free: &self.free,
-            hint: &self.hint,
+            free: &self.claims.0.free,
+            hint: &self.claims.0.hint,
         }
     }
 
     /// Free segments that are backed.
     pub(crate) fn free_count(&self) -> u64 {
         // ORD(free): Relaxed. A hint.
-        self.free.load(Ordering::Relaxed)
+        self.claims.0.free.load(Ordering::Relaxed)
     }
 
     /// Segments that are backed.
@@ -315,57 +341,53 @@ impl Region {
         Ok(count)
     }
 
-    /// Claims a segment for `lane` and writes its entry. Any thread; wait-free.
-    pub(crate) fn claim(
-        &self,
-        kind: SegmentKind,
-        lane: u16,
-        thread: u32,
-        sequence: u32,
-    ) -> Option<u32> {
-        let segment = self.free_bits().claim()?;
-        self.open(segment, kind, lane, thread, sequence);
-        Some(segment)
+    /// Asks for the words that lanes share when they change segments, as their owner: a hint.
+    #[inline]
+    pub(crate) fn fetch_shared(&self) {
+        crate::lane::fetch::<0, _>(&raw const self.claims, 0);
+        crate::lane::fetch::<0, _>(&raw const self.ring_tail, 0);
+    }
+
+    /// Claims a free segment; [`Region::open`] follows. Any thread; wait-free.
+    #[inline]
+    pub(crate) fn claim(&self) -> Option<u32> {
+        self.free_bits().claim()
     }
 
     /// Reuses one of the lane's own sealed segments: flight mode. The lane's owner; wait-free. Returns how many cells
     /// were published in it.
-    pub(crate) fn reuse(
-        &self,
-        segment: u32,
-        kind: SegmentKind,
-        lane: u16,
-        thread: u32,
-        sequence: u32,
-    ) -> u64 {
+    pub(crate) fn reuse(&self, segment: u32, opening: &Opening) -> u64 {
         // ORD(committed): Relaxed. The lane's own store.
         let cells = self.entry(segment, word::COMMITTED).load(Ordering::Relaxed);
         self.retire(segment);
-        self.open(segment, kind, lane, thread, sequence);
+        self.open(segment, opening);
         cells
     }
 
     /// Writes the entry of a segment that is nobody else's, and opens it.
-    fn open(&self, segment: u32, kind: SegmentKind, lane: u16, thread: u32, sequence: u32) {
+    pub(crate) fn open(&self, segment: u32, opening: &Opening) {
         handover::renew();
         let old = StateWord::unpack(self.entry(segment, word::STATE).load(Ordering::Relaxed));
         let generation = old.map_or(0, |old| old.generation);
-        let anchor = crate::clock::tick_anchor();
+        let &Opening {
+            kind,
+            lane,
+            thread,
+            sequence,
+            anchor,
+        } = opening;
         // ORD(claim): Relaxed. A reader sees these through the Release of the state word below.
-        self.entry(segment, word::COMMITTED)
-            .store(0, Ordering::Relaxed);
-        self.entry(segment, word::ORIGIN)
-            .store(crate::record::pair(thread, sequence), Ordering::Relaxed);
-        self.entry(segment, word::SESSIONS)
-            .store(0, Ordering::Relaxed);
-        self.entry(segment, word::ANCHOR_TICKS)
-            .store(anchor.ticks, Ordering::Relaxed);
-        self.entry(segment, word::ANCHOR_VENDOR)
-            .store(anchor.vendor_ns, Ordering::Relaxed);
-        self.entry(segment, word::CHECKSUM)
-            .store(0, Ordering::Relaxed);
-        self.entry(segment, word::CHECKED_CELLS)
-            .store(0, Ordering::Relaxed);
+        for (index, value) in [
+            (word::COMMITTED, 0),
+            (word::ORIGIN, crate::record::pair(thread, sequence)),
+            (word::SESSIONS, 0),
+            (word::ANCHOR_TICKS, anchor.ticks),
+            (word::ANCHOR_VENDOR, anchor.vendor_ns),
+            (word::CHECKSUM, 0),
+            (word::CHECKED_CELLS, 0),
+        ] {
+            self.entry(segment, index).store(value, Ordering::Relaxed);
+        }
         let state = StateWord {
             state: SegmentState::Open,
             kind,

@@ -81,7 +81,7 @@ pub fn flight_body() -> i32 {
             assert_eq!(trace.damage(), []);
             assert!(trace.entries().count() > 0 && trace.reused_cells() > 0);
             // Most of them are overwritten: the lanes counted each as it was stored. Each lane has segments to reuse.
-            assert_eq!(end.lost.total(), 0);
+            assert_eq!(end.lost.total(), 0, "{:?}", end.lost);
             end.dispatches.recorded + end.dispatches.issued
         },
     )
