@@ -317,8 +317,17 @@ fn print_rows(peer: &str, shape: Shape, producers: usize, figures: &Figures, sca
         "{{\"peer\":\"{peer}\",\"producers\":{producers},\"timestamps\":{timestamps},\"cells\":{cells},\
          \"ns_mean\":{ns_mean:.2},\"p50\":{p50:.1},\"p99\":{p99:.1},\"p999\":{p999:.1},\"rdtsc_ns\":{rdtsc_ns:.2},\
          \"records_per_s\":{records_per_s:.0},\"empty_p50\":{empty_p50:.1},\"empty_p99\":{empty_p99:.1},\
-         \"empty_p999\":{empty_p999:.1},\"preempted\":{},\"checked\":{}}}",
-        figures.preempted, figures.checked
+         \"empty_p999\":{empty_p999:.1},\"preempted\":{},\"checked\":{},\
+         \"slow\":{{\"all\":{:.1},\"burst_start\":{:.1},\"segment\":{:.1},\"segment_start\":{:.1},\"page\":{:.1},\
+         \"elsewhere\":{:.1}}}}}",
+        figures.preempted,
+        figures.checked,
+        figures.slow.all,
+        figures.slow.burst_start,
+        figures.slow.segment,
+        figures.slow.segment_start,
+        figures.slow.page,
+        figures.slow.elsewhere,
     );
     if let Some((cold, empty)) = figures.cold {
         println!(

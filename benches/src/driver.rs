@@ -116,7 +116,30 @@ pub struct Figures {
     pub preempted: u64,
     /// Records that the consumer saw and checked.
     pub checked: u64,
+    /// Where slow single appends lie.
+    pub slow: Slow,
 }
+
+/// Of single appends, how many per 10,000 took [`SLOW_NS`] more than the median, by where they lie: in the burst, and in
+/// the producer's records where they fill segments of 1,024 and pages of 64. One append may lie in several places.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slow {
+    /// All of them.
+    pub all: f64,
+    /// The first 4 of a burst.
+    pub burst_start: f64,
+    /// The first of a segment.
+    pub segment: f64,
+    /// The 16 that follow it.
+    pub segment_start: f64,
+    /// The first of a page.
+    pub page: f64,
+    /// None of these.
+    pub elsewhere: f64,
+}
+
+/// What a slow append takes more than the median one.
+pub const SLOW_NS: f64 = 100.0;
 
 /// What a sustained row measured.
 #[derive(Clone, Copy, Debug)]
@@ -242,7 +265,9 @@ pub fn measure<P: Peer>(peer: &P, effort: Effort, scale: Scale) -> Result<Figure
         samples.sort_unstable();
         [0.5, 0.99, 0.999].map(|share| f64::from(percentile(samples, share)) * scale.ns_per_tick)
     };
+    let first = sequences.clone();
     let (mut singles, mut empty) = singles(peer, &books, &mut sequences, effort.singles)?;
+    figures.slow = slow(&singles, &first, scale);
     figures.singles = thirds(&mut singles);
     figures.empty = thirds(&mut empty);
     if effort.cold != 0 {
@@ -392,6 +417,41 @@ fn bursts<P: Peer>(
     Ok(made?.concat())
 }
 
+/// Where the slow ones of `samples` lie: those of each producer, from its record `first` on.
+fn slow(samples: &[u32], first: &[u64], scale: Scale) -> Slow {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable();
+    let limit = percentile(&sorted, 0.5) + (SLOW_NS / scale.ns_per_tick) as u32;
+    let mut counts = [0u64; 6];
+    let each = (samples.len() / first.len().max(1)).max(1);
+    for (samples, &first) in samples.chunks(each).zip(first) {
+        for (at, _) in (0u64..).zip(samples).filter(|&(_, &took)| took > limit) {
+            let place = first + at;
+            let here = [
+                at % BURST < 4,
+                place.is_multiple_of(1_024),
+                (1..=16).contains(&(place % 1_024)),
+                place.is_multiple_of(64),
+            ];
+            counts[0] += 1;
+            for (count, here) in counts[1..].iter_mut().zip(here) {
+                *count += u64::from(here);
+            }
+            counts[5] += u64::from(here == [false; 4]);
+        }
+    }
+    let share = counts.map(|count| count as f64 * 1e4 / samples.len().max(1) as f64);
+    let [all, burst_start, segment, segment_start, page, elsewhere] = share;
+    Slow {
+        all,
+        burst_start,
+        segment,
+        segment_start,
+        page,
+        elsewhere,
+    }
+}
+
 /// Ticks of single appends, and of nothing, by turns of a burst each.
 fn singles<P: Peer>(
     peer: &P,
@@ -409,13 +469,14 @@ fn singles<P: Peer>(
                 let last = clock::ticks();
                 empty.push((last - first).min(u32::MAX.into()) as u32);
             }
-            for _ in 0..BURST {
+            // Counted here and not in the shared list: its lines hold the counts of 8 producers each.
+            for at in *sequence..*sequence + BURST {
                 let first = clock::ticks();
-                producer.append(*sequence);
+                producer.append(at);
                 let last = clock::ticks();
-                *sequence += 1;
                 samples.push((last - first).min(u32::MAX.into()) as u32);
             }
+            *sequence += BURST;
             pause(producers);
             if waits && !wait_until_seen(books, index, *sequence) {
                 break;
@@ -491,13 +552,13 @@ pub fn sustained<P: Peer>(peer: &P, producers: usize, seconds: f64) -> Result<Su
                     let mut producer = peer.producer(index);
                     let until = began + Duration::from_secs_f64(seconds);
                     while Instant::now() < until {
-                        for _ in 0..BURST {
+                        for at in *sequence..*sequence + BURST {
                             // A full peer empties: the consumer runs until the end.
-                            while !producer.append(*sequence) {
+                            while !producer.append(at) {
                                 std::thread::yield_now();
                             }
-                            *sequence += 1;
                         }
+                        *sequence += BURST;
                         while *sequence > books.seen[index].0.load(Ordering::Relaxed) + AHEAD
                             && !done.load(Ordering::Relaxed)
                             && began.elapsed() < PATIENCE

@@ -12,6 +12,10 @@
 //! keeps its time by the TSC, ticks stay what they are (ticks of two sources must not meet in one region), the trace says
 //! so, and anchors come ten times as often.
 //!
+//! Whatever the clocks seem to do, there is a bound: [`BURST`] anchors at once, and one a second in the long run. A machine
+//! that is starved makes readings look torn, and a rate that was measured badly makes each round look like a jump; therefore
+//! rounds are judged by the rate of the last tenth of a second and more, once there is one.
+//!
 //! Runs on the housekeeper only; about 0.3 us a round.
 
 use crate::anchors::ClockAnchor;
@@ -35,6 +39,10 @@ const BEND_NS: i128 = 500;
 const KERNEL_LATE_NS: i128 = 750;
 /// Longest time without an anchor, ns.
 const LONGEST_NS: u64 = 60_000_000_000;
+/// Anchors that may be announced at once; one more comes free each second.
+const BURST: u64 = 64;
+/// From this span on a rate is measured, not nominal, ns.
+const RATE_NS: u64 = 100_000_000;
 /// Between anchors once the TSC was given up, ns.
 const UNSTABLE_NS: u64 = 100_000_000;
 
@@ -50,6 +58,11 @@ pub(crate) struct ClockWatch {
     looked_ns: u64,
     anchored_ns: u64,
     unstable: bool,
+    /// Where the measured rate begins: the first reading, or the last jump.
+    origin: Option<ClockAnchor>,
+    /// Anchors announced, and the vendor ns from which a second brings one more.
+    spent: u64,
+    refilled_ns: u64,
 }
 
 /// What a round found.
@@ -89,13 +102,41 @@ impl ClockWatch {
         ticks_per_second: u64,
         source: impl FnOnce() -> String,
     ) -> Found {
+        let mut found = self.unbounded_round(now, ticks_per_second, source);
+        let seconds = now.vendor_ns.saturating_sub(self.refilled_ns) / SECOND_NS;
+        self.refilled_ns += seconds * SECOND_NS;
+        self.spent = self.spent.saturating_sub(seconds);
+        let left = usize::try_from(BURST - self.spent).unwrap_or(usize::MAX);
+        found.anchors.truncate(left);
+        self.spent += found.anchors.len() as u64;
+        found
+    }
+
+    fn unbounded_round(
+        &mut self,
+        now: ClockAnchor,
+        nominal: u64,
+        source: impl FnOnce() -> String,
+    ) -> Found {
         let mut found = Found::default();
         let since = |then: u64| now.vendor_ns.saturating_sub(then);
+        let origin = *self.origin.get_or_insert(now);
+        let measured = self.last.and_then(|last| rate(&origin, &last));
+        let ticks_per_second = measured.unwrap_or(nominal);
         if let Some(last) = self.last.replace(now) {
-            if since(last.vendor_ns) >= LONGEST_NS && !jumped(&last, &now, ticks_per_second) {
+            // A nominal rate may itself have been measured on a starved machine.
+            let jumped = if measured.is_some() {
+                jumped(&last, &now, ticks_per_second, 0.01)
+            } else {
+                jumped(&last, &now, ticks_per_second, 4.0)
+            };
+            if jumped {
+                self.origin = Some(now);
+            }
+            if since(last.vendor_ns) >= LONGEST_NS && !jumped {
                 // No session was open for a while.
                 self.line = None;
-            } else if jumped(&last, &now, ticks_per_second) {
+            } else if jumped {
                 found.anchors.extend([last, now]);
                 (self.line, self.second) = (Some([now; 2]), Some(now));
             }
@@ -141,6 +182,14 @@ impl ClockWatch {
     }
 }
 
+/// Ticks a second between two readings, when they are far enough apart.
+fn rate(from: &ClockAnchor, to: &ClockAnchor) -> Option<u64> {
+    let ns = to.vendor_ns.checked_sub(from.vendor_ns)?;
+    let ticks = to.ticks.checked_sub(from.ticks)?;
+    let rate = u128::from(ticks) * 1_000_000_000 / u128::from(ns.max(1));
+    (ns >= RATE_NS && rate > 0).then_some(u64::try_from(rate).ok()?)
+}
+
 /// How far the line misses the vendor's clock, ns, or BOOTTIME, as far as that is more than it is uncertain.
 fn missed(line: &[ClockAnchor; 2], now: &ClockAnchor, ticks_per_second: u64) -> i128 {
     let [from, to] = line;
@@ -158,14 +207,15 @@ fn missed(line: &[ClockAnchor; 2], now: &ClockAnchor, ticks_per_second: u64) -> 
     by(|anchor| anchor.vendor_ns).max(by(|anchor| anchor.boottime_ns) - KERNEL_LATE_NS)
 }
 
-/// Whether ticks, vendor clock, BOOTTIME, MONOTONIC and REALTIME went different ways between two moments.
-fn jumped(last: &ClockAnchor, now: &ClockAnchor, ticks_per_second: u64) -> bool {
+/// Whether ticks, vendor clock, BOOTTIME, MONOTONIC and REALTIME went different ways between two moments. `slack` is how
+/// far the rate of ticks may be off, as a part of it.
+fn jumped(last: &ClockAnchor, now: &ClockAnchor, ticks_per_second: u64, slack: f64) -> bool {
     let on = |now: u64, last: u64| i128::from(now) - i128::from(last);
     let ticks_ns = on(now.ticks, last.ticks) * 1_000_000_000 / i128::from(ticks_per_second.max(1));
     let vendor_ns = on(now.vendor_ns, last.vendor_ns);
     let parted = |one: i128, other: i128| {
         let by = (one - other).abs();
-        by > JUMP_NS && by > other.abs() / 100
+        by > JUMP_NS && by as f64 > one.abs().min(other.abs()) as f64 * slack
     };
     let suspended = on(now.boottime_ns, last.boottime_ns) - on(now.monotonic_ns, last.monotonic_ns);
     let stepped = on(now.realtime_ns, last.realtime_ns) - on(now.boottime_ns, last.boottime_ns);
@@ -209,6 +259,28 @@ mod tests {
             watch.round(at(3_600_051, 3_600_000), RATE, tsc),
             Found::default()
         );
+    }
+
+    /// Seen in a soak on a starved machine: 46,000 anchors in a few minutes filled a flight recorder's facts.
+    #[test]
+    fn a_rate_that_is_wrong_and_clocks_that_look_torn_bring_a_bounded_number_of_anchors() {
+        // Rounds of 3 ms for 10 minutes, with a nominal rate that is half of the true one.
+        let mut watch = ClockWatch::default();
+        let rounds = (0..200_000).map(|round| at(3 * round, 0));
+        let anchors: usize = rounds
+            .map(|now| watch.round(now, RATE / 2, tsc).anchors.len())
+            .sum();
+        assert!(anchors < 200, "{anchors}");
+        // Every second reading of the wall clock is 2 ms late.
+        let mut watch = ClockWatch::default();
+        let rounds = (0..200_000u64).map(|round| ClockAnchor {
+            realtime_ns: at(3 * round, 0).realtime_ns + round % 2 * 2_000_000,
+            ..at(3 * round, 0)
+        });
+        let anchors: usize = rounds
+            .map(|now| watch.round(now, RATE, tsc).anchors.len())
+            .sum();
+        assert!(anchors < 64 + 600 + 10, "{anchors}: one a second");
     }
 
     #[test]

@@ -250,20 +250,21 @@ impl Runtime {
         Ok(())
     }
 
-    /// Fills `taken` from the ring, and reads for the open books what is in it.
+    /// Fills `taken` from the ring.
     fn take_sealed(&self, state: &mut CollectorState, most: usize) {
         while state.taken.len() < most {
             let Some(segment) = self.region().ring().take(&mut state.ring_head) else {
                 return;
             };
-            self.read_outstanding(segment);
             state.taken.push(segment);
         }
     }
 
-    /// A sink has a segment whole: frees it. Facts stay in the region (T3).
+    /// A sink has a segment whole: reads for the open books what is in it, and frees it. Facts stay in the region (T3).
     fn was_collected(&self, state: &mut CollectorState, segment: u32) {
         state.collected += 1;
+        // After the sink: what it has just read is in this processor's cache.
+        self.read_outstanding(segment);
         let word = self.region().entry(segment, word::STATE);
         let word = StateWord::unpack(word.load(Ordering::Relaxed));
         if word.is_some_and(|word| word.kind == SegmentKind::Records) {
