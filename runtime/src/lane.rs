@@ -749,11 +749,7 @@ impl Lane {
             Some(segment) => (segment, claimed.is_none()),
             None => return false,
         };
-        // The first appends find their lines on the way: only later ones ask ahead for themselves.
-        let cells = self.region.cells(segment);
-        for line in 0..AHEAD_CELLS {
-            fetch::<0, _>(cells, line * CELL_BYTES);
-        }
+        self.region.fetch_entry(segment);
         if reused {
             let cells = self.region.reuse(segment, &opening);
             handover::count(&self.header[crate::limits::LANE_REUSED_OFFSET / 8], cells);
@@ -763,6 +759,12 @@ impl Lane {
         self.close_count(cursor);
         if cursor.segment.get() != u32::MAX {
             self.region.seal(cursor.segment.get());
+        }
+        // The first appends find their lines on the way: only later ones ask ahead for themselves. After the ring, whose
+        // locked instruction waits for the stores before it.
+        let cells = self.region.cells(segment);
+        for line in 0..AHEAD_CELLS {
+            fetch::<0, _>(cells, line * CELL_BYTES);
         }
         self.sequence.set(sequence + 1);
         cursor.base.set(cells);
@@ -801,8 +803,8 @@ impl Lane {
         self.stored_here.get().wrapping_add(counted)
     }
 
-    /// A moment in both clocks, at most about a millisecond old: reading the vendor's clock is most of what a change of
-    /// segment costs a lane that fills hundreds of them in that time.
+    /// A moment in both clocks, at most about 10 ms old: reading the vendor's clock is a good part of what a change of
+    /// segment costs a lane that fills many of them in that time.
     fn recent_anchor(&self) -> TickAnchor {
         let known = self.anchor.get();
         if clock::ticks().wrapping_sub(known.ticks) < ANCHOR_AGE_TICKS {
@@ -910,8 +912,9 @@ pub(crate) fn fetch<const MORE: usize, T>(base: *const T, offset_bytes: usize) {
 /// How many cells ahead: as many appends as take about as long as a line's way from another core.
 const AHEAD_CELLS: usize = 12;
 
-/// How old a lane's anchor may be when it opens a segment: about a millisecond of the TSC, 2 ms of a clock in ns.
-const ANCHOR_AGE_TICKS: u64 = 2_000_000;
+/// How old a lane's anchor may be when it opens a segment: about 10 ms of the TSC, 20 ms of a clock in ns. The housekeeper
+/// has anchors of its own announced where a clock bends.
+const ANCHOR_AGE_TICKS: u64 = 20_000_000;
 
 /// Records that a block counts as stored.
 fn stored_in(block: &Counters) -> u64 {

@@ -348,6 +348,12 @@ impl Region {
         crate::lane::fetch::<0, _>(&raw const self.ring_tail, 0);
     }
 
+    /// Asks for a segment's entry, as its owner: a hint.
+    #[inline]
+    pub(crate) fn fetch_entry(&self, segment: u32) {
+        crate::lane::fetch::<0, _>(self.entry(segment, word::STATE), 0);
+    }
+
     /// Claims a free segment; [`Region::open`] follows. Any thread; wait-free.
     #[inline]
     pub(crate) fn claim(&self) -> Option<u32> {
