@@ -130,8 +130,22 @@ pub enum Kind {
 
 impl Kind {
     /// The kind with that number, if this version knows it.
-    #[inline]
+    #[inline(always)]
     pub const fn from_u8(value: u8) -> Option<Self> {
+        // A reader asks this of each record, several times.
+        static KINDS: [Option<Kind>; 256] = {
+            let mut kinds = [None; 256];
+            let mut value = 0;
+            while value < 256 {
+                kinds[value] = Kind::known(value as u8);
+                value += 1;
+            }
+            kinds
+        };
+        KINDS[value as usize]
+    }
+
+    const fn known(value: u8) -> Option<Self> {
         use Kind::*;
         Some(match value {
             1 => Api,
@@ -366,8 +380,20 @@ impl<'a> Record<'a> {
     /// # Errors
     /// [`RecordError`] when the size is impossible. A kind that this version does not know is no error: its size
     /// is trusted, so that newer kinds can be skipped.
-    #[inline]
+    #[inline(always)]
     pub fn parse(words: &'a [u64]) -> Result<Self, RecordError> {
+        /// Cells by kind; 0 where the size varies, or the kind is not known.
+        static CELLS: [u8; 256] = {
+            let mut cells = [0; 256];
+            let mut value = 0;
+            while value < 256 {
+                if let Some(kind) = Kind::from_u8(value as u8) {
+                    cells[value] = kind.cells() as u8;
+                }
+                value += 1;
+            }
+            cells
+        };
         let left = words.len() / CELL_WORDS;
         let head = words.first().copied().unwrap_or(0);
         let cells = (head >> 8 & 0xff) as usize;
@@ -375,10 +401,8 @@ impl<'a> Record<'a> {
             return Err(RecordError::Size { cells, left });
         }
         let kind = (head & 0xff) as u8;
-        if let Some(known) = Kind::from_u8(kind)
-            && known.cells() != 0
-            && known.cells() != cells
-        {
+        let expected = CELLS[usize::from(kind)];
+        if expected != 0 && usize::from(expected) != cells {
             return Err(RecordError::KindSize { kind, cells });
         }
         Ok(Self {
