@@ -140,7 +140,7 @@ fn a_recording_on_the_stand_in_passes_the_code_on_and_says_what_was_retired() {
 fn a_program_that_was_killed_leaves_a_trace() {
     let folder = Folder::new("killed");
     let script = format!(
-        "'{STRANDLINE}' sim graph --replays 1000000 & sleep 0.4; kill -9 $!; wait $!; kill -9 $$"
+        "'{STRANDLINE}' sim graph --replays 1000000 & sleep 1; kill -9 $!; wait $!; kill -9 $$"
     );
     let done = run(
         &folder,
@@ -328,7 +328,7 @@ fn a_stream_is_whole_or_says_what_was_lost_also_when_its_program_is_killed() {
     // More than the region holds.
     assert!(number(&work["recorded"]) > 20_000, "{done:?}");
 
-    let script = format!("{} & p=$!; sleep 0.4; kill -9 $p; wait", graph("2000000"));
+    let script = format!("{} & p=$!; sleep 1; kill -9 $p; wait", graph("2000000"));
     let done = record("killed.slt", &script);
     assert!(done.err.contains("wrote killed.slt"), "{done:?}");
     assert!(done.err.contains("sessions never closed 1"), "{done:?}");
