@@ -393,7 +393,13 @@ fn a_missing_tool_library_is_said_before_the_program_runs() {
     let folder = Folder::new("no-tool");
     fs::remove_file(folder.path("lib/libstrandline_rocprofiler.so")).unwrap();
     let copy = folder.path("strandline");
-    fs::copy(env!("CARGO_BIN_EXE_strandline"), &copy).unwrap();
+    // By a process of its own: a copy that this one writes may still be open for writing in a child that another test has
+    // just forked, and can't be run then ("text file busy").
+    let copied = std::process::Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_strandline"))
+        .arg(&copy)
+        .status();
+    assert!(copied.unwrap().success());
     let output = std::process::Command::new(&copy)
         .args(["record", "-o", "out.slt", "--", "touch", "ran"])
         .env("STRANDLINE_LIB_DIR", folder.path("nowhere"))
