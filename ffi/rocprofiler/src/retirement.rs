@@ -86,8 +86,8 @@ pub fn flush() {
     unsafe { flush(*buffer) };
 }
 
-/// True once the SDK finalizes: before any tool's finalizer runs.
-fn is_finalizing() -> bool {
+/// True once the SDK finalizes: before any tool's finalizer runs. Any thread, also in a callback.
+pub fn is_finalizing() -> bool {
     let Some(is_finalized) = api().and_then(|api| api.is_finalized) else {
         return false;
     };

@@ -56,12 +56,16 @@ fn stop(context: sys::rocprofiler_context_id_t) {
 /// Opens a session. Any thread, also in a roctx callback.
 ///
 /// # Errors
-/// As [`Runtime::session_open`], or [`Status::SdkRefused`].
+/// As [`Runtime::session_open`], or [`Status::SdkRefused`]. [`Status::Finalizing`] already when the SDK finalizes, before our
+/// finalizer runs: it starts no context from then on (facts A.4).
 pub fn open(runtime: &Runtime) -> Result<u64, Status> {
     if crate::own::is_own() {
         return runtime.session_open();
     }
     let contexts = CONTEXTS.get().ok_or(Status::NotReady)?;
+    if retirement::is_finalizing() {
+        return Err(Status::Finalizing);
+    }
     let session = runtime.session_open()?;
     if let Some(context) = contexts.retirement {
         RETIRING.store(true, Ordering::SeqCst);
@@ -69,7 +73,12 @@ pub fn open(runtime: &Runtime) -> Result<u64, Status> {
     }
     if start(contexts.data) != sys::ROCPROFILER_STATUS_SUCCESS {
         let _ = runtime.session_close(session);
-        return Err(Status::SdkRefused);
+        // It may have begun to finalize meanwhile.
+        return Err(if retirement::is_finalizing() {
+            Status::Finalizing
+        } else {
+            Status::SdkRefused
+        });
     }
     Ok(session)
 }

@@ -150,6 +150,6 @@ int main(int argc, char **argv) {
     EXPECT(dispatches, COUNT - 1);
     EXPECT(strandline_subscriber_close(subscriber), STRANDLINE_OK);
     EXPECT(strandline_shutdown(), STRANDLINE_OK);
-    printf(failures ? "%d failures\n" : "ok\n", failures);
-    return failures != 0;
+    printf(failed() ? "%d failures\n" : "ok\n", failed());
+    return failed() != 0;
 }

@@ -69,6 +69,6 @@ int main(int argc, char **argv) {
     }
     EXPECT(strandline_session_close(session), STRANDLINE_OK);
     EXPECT(strandline_shutdown(), STRANDLINE_OK);
-    printf(failures ? "%d failures\n" : "ok\n", failures);
-    return failures != 0;
+    printf(failed() ? "%d failures\n" : "ok\n", failed());
+    return failed() != 0;
 }

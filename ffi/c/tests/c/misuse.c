@@ -200,9 +200,9 @@ static void at_exit(void) {
     EXPECT(strandline_session_stop(1, 0, NULL), STRANDLINE_FINALIZING);
     EXPECT(strandline_mark("at exit"), STRANDLINE_OK);
     EXPECT(strandline_shutdown(), STRANDLINE_FINALIZING);
-    printf(failures ? "%d failures\n" : "ok\n", failures);
+    printf(failed() ? "%d failures\n" : "ok\n", failed());
     fflush(stdout);
-    if (failures) _exit(1);
+    if (failed()) _exit(1);
 }
 
 int main(void) {
@@ -308,7 +308,7 @@ int main(void) {
         strandline_trace *trace;
         EXPECT(strandline_trace_open("/etc/passwd", &trace), STRANDLINE_NOT_READY);
         fflush(stdout);
-        _exit(failures);
+        _exit(failed());
     }
     int how = 0;
     EXPECT(waitpid(child, &how, 0), child);

@@ -128,6 +128,6 @@ int main(int argc, char **argv) {
         pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)(seed * THREADS + i + 1));
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     EXPECT(strandline_shutdown(), STRANDLINE_OK);
-    printf(failures ? "%d failures\n" : "ok\n", failures);
-    return failures != 0;
+    printf(failed() ? "%d failures\n" : "ok\n", failed());
+    return failed() != 0;
 }

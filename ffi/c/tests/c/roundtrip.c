@@ -254,6 +254,6 @@ int main(int argc, char **argv) {
     EXPECT(strandline_trace_close(trace), STRANDLINE_OK);
     EXPECT(strandline_session_release(session, NULL), STRANDLINE_OK);
     EXPECT(strandline_shutdown(), STRANDLINE_OK);
-    printf(failures ? "%d failures\n" : "ok\n", failures);
-    return failures != 0;
+    printf(failed() ? "%d failures\n" : "ok\n", failed());
+    return failed() != 0;
 }

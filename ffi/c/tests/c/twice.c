@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
     EXPECT(marks(out[0]), 4);
     EXPECT(marks(out[1]), 2);
     EXPECT(marks(out[2]), 3);
-    printf(failures ? "%d failures\n" : "ok\n", failures);
+    printf(failed() ? "%d failures\n" : "ok\n", failed());
     fflush(stdout);
-    return failures != 0;
+    return failed() != 0;
 }
