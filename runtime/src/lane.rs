@@ -817,17 +817,19 @@ impl Lane {
 
     /// What is left is not for this lane. Flight mode: it has a segment to reuse, and others have none; without this the
     /// lane that comes first would take all, and those that come later would have nothing of their own to reuse, ever.
-    /// Facts take all of that reserve but the last part. Stream mode: records leave a part for facts, which records need
-    /// and which never leave the region.
+    /// Facts take all of that reserve but the last part. Window and stream mode: records leave a part for facts: a session
+    /// that ends in a full region must be able to say so, and in stream mode facts never leave the region.
     fn has_its_share(&self, kind: SegmentKind) -> bool {
         let region = self.region;
         match (region.header().mode, kind) {
-            (Mode::Window, _) | (Mode::Stream, SegmentKind::Sticky | SegmentKind::Blob) => false,
+            (Mode::Window | Mode::Stream, SegmentKind::Sticky | SegmentKind::Blob) => false,
+            (Mode::Window, SegmentKind::Records) => region.free_count() <= region.facts_share(),
             (Mode::Flight, SegmentKind::Records) => {
                 self.chained.get() >= CHAIN_MIN && region.left() <= region.reserve()
             }
-            (Mode::Flight, _) | (Mode::Stream, SegmentKind::Records) => {
-                region.left() <= region.reserve() / 4
+            (Mode::Flight, _) => region.left() <= region.reserve() / 4,
+            (Mode::Stream, SegmentKind::Records) => {
+                region.free_count() <= region.facts_share() || region.left() <= region.reserve() / 4
             }
         }
     }

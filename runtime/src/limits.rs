@@ -49,9 +49,11 @@
 //! - Each thread that appends has a lane with one open segment of records, and a lane that announced facts one open
 //!   segment of facts: a program with `n` threads needs `2 n` segments before anything else. A lane whose thread has ended
 //!   is handed on with its open segments.
-//! - The *sticky log* (facts) takes segments from the same budget and never gives one back. In window mode it may take the
-//!   last one. In flight mode it leaves a quarter of the reserve (which is a quarter of all segments, or two a lane if that
-//!   is more, but no more than half), then takes the oldest of its own lane's, but never the lane's last two. What does not
+//! - The *sticky log* (facts) takes segments from the same budget and never gives one back. In window and
+//!   stream mode it may take the last one, and records leave it a sixteenth of what is backed (at most 64 segments and a
+//!   quarter of the reserve), so that a region full of records still says what it lacks. In flight mode it leaves a quarter
+//!   of the reserve (which is a quarter of all segments, or two a lane if that is more, but no more than half), then takes
+//!   the oldest of its own lane's, but never the lane's last two. What does not
 //!   fit is counted as `sticky_full`, and names keep their hash.
 //! - In flight mode a session that stays open takes 0.1 to 1 MiB a day for the anchors of its clocks, which are kept like all
 //!   facts: choose the budget of a recorder that runs for months by that.
@@ -115,6 +117,8 @@ pub const HEADER_BYTES: usize = 4096;
 pub const BUDGET_BYTES_DEFAULT: u64 = 512 << 20;
 /// Smallest budget: every lane of a small program needs an open segment and a sticky one.
 pub const BUDGET_BYTES_MIN: u64 = 1 << 20;
+/// Most free segments that records leave to facts in window and stream mode: 4 MiB.
+pub const FACTS_SHARE_MAX: u64 = 64;
 /// Memory kept backed and faulted in ahead of demand, bytes.
 pub const AHEAD_BYTES: u64 = 32 << 20;
 /// What is backed in one go, bytes: small enough that segments come free again while the rest is still being made.

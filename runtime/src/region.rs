@@ -18,7 +18,9 @@ use crate::anchors::TickAnchor;
 use crate::bitmap::FreeBits;
 use crate::handover;
 use crate::header::{Header, Mode};
-use crate::limits::{HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_ENTRY_BYTES};
+use crate::limits::{
+    FACTS_SHARE_MAX, HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_ENTRY_BYTES,
+};
 use crate::map;
 use crate::memory::Wishes;
 use crate::ring::Ring;
@@ -313,6 +315,14 @@ impl Region {
         (2 * u64::from(self.header.lane_count))
             .max(count / 4)
             .min(count / 2)
+    }
+
+    /// Free segments that records leave to facts in window and stream mode, so that a thread that has something to say of
+    /// a full region can: a session's end, the names of its kernels. A sixteenth of what is backed, at most a quarter of
+    /// the reserve and [`FACTS_SHARE_MAX`].
+    pub(crate) fn facts_share(&self) -> u64 {
+        let backed = self.backed_count() / 16;
+        backed.min(self.reserve() / 4).clamp(1, FACTS_SHARE_MAX)
     }
 
     /// Backs up to `segments` more segments and frees them for use. One caller at a time, never in a callback. Returns

@@ -375,6 +375,29 @@ fn a_full_region_counts_every_record_that_it_has_no_room_for() {
 }
 
 #[test]
+fn a_full_region_still_says_what_it_lacks() {
+    let runtime = runtime_with(|settings| settings.budget_bytes = 1 << 20);
+    for _ in 0..3 {
+        let session = runtime.session_open().unwrap();
+        for id in 1..=20_000 {
+            done(runtime, issue(runtime, id), id);
+        }
+        // Whoever stops has written nothing before, and nobody has left it a lane: its facts need a segment of their own.
+        let stopped = std::thread::spawn(move || runtime.session_stop(session, LONG, None));
+        let end = stopped.join().unwrap().unwrap();
+        assert!(end.lost.get(LossReason::NoSegment) > 0);
+        let trace = runtime.trace().unwrap();
+        let reports = report::sessions(&trace);
+        let report = reports.iter().find(|report| report.id == session);
+        let report = report.expect("the session is in its trace");
+        assert_eq!(report.lost.get(LossReason::StickyFull), 0);
+        assert_eq!(report.lost.total(), end.lost.total());
+        assert_eq!(trace.facts().session_ends.len() as u64, session);
+        runtime.session_release(session).unwrap();
+    }
+}
+
+#[test]
 fn thousands_of_threads_in_turn_lose_nothing_and_too_many_at_once_are_counted() {
     let runtime = runtime_with(|settings| settings.lane_count = 8);
     let session = runtime.session_open().unwrap();

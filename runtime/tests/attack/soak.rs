@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use strandline::header::Mode;
+use strandline::loss::LossReason;
 use strandline::record::{Kind, Records};
 use strandline::segment_entry::SegmentKind;
 use strandline::settings::Collector;
@@ -185,6 +186,9 @@ fn soak(
         }
         let end = runtime.session_stop(session, LONG, None).expect("books");
         stored += after(&end);
+        // Facts are not among what was offered; there is room for them, however full of records the region is.
+        let facts = end.lost.get(LossReason::StickyFull);
+        assert_eq!(facts, 0, "{mode}: {:?}", end.lost);
         missed += end.lost.total();
         sessions += 1;
         if began.elapsed() >= quarter {
