@@ -831,8 +831,10 @@ impl Runtime {
     /// Copies a string into the sticky log once and returns its id.
     pub fn intern(&self, bytes: &[u8]) -> u64 {
         let id = hash::bytes(bytes);
-        if !self.announced().contains(id) {
-            let inside = inside!(self, 0, else id);
+        if !self.announced().contains(id)
+            && let Some(lane) = self.fact_lane(0)
+            && let Some(inside) = lane.enter(0)
+        {
             self.intern_inside(&inside, bytes);
         }
         id
@@ -855,8 +857,9 @@ impl Runtime {
 
     /// Announces a fact of up to 16 cells: words 1 and up.
     pub fn fact(&self, kind: Kind, session: u32, words: &[u64]) -> bool {
-        let inside = inside!(self, session, else false);
-        Self::fact_inside(&inside, kind, session, words)
+        let lane = self.fact_lane(session);
+        let inside = lane.as_deref().and_then(|lane| lane.enter(session));
+        inside.is_some_and(|inside| Self::fact_inside(&inside, kind, session, words))
     }
 
     fn fact_inside(inside: &Inside<'_>, kind: Kind, session: u32, words: &[u64]) -> bool {

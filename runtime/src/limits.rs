@@ -6,6 +6,7 @@
 //! # What a region costs
 //!
 //! ```text
+//! lanes        = threads that append at the same time (the setting), and one
 //! segments     = budget / 64 KiB
 //! tables       = 4 KiB header + lanes * 4 KiB + segments * 128 B      backed and faulted in at load
 //! address space= tables + segments * 64 KiB                           mapped once, at load
@@ -65,7 +66,7 @@
 //! | limit | what happens beyond it |
 //! |---|---|
 //! | budget | window: records are counted as `no_segment`; flight: the lane's oldest segment is reused and counted |
-//! | lanes | records of a thread without a lane are counted as `no_lane`; its issues and completions are still counted |
+//! | lanes | records of a thread without a lane are counted as `no_lane`; its issues and completions are still counted, and its facts go to one more lane, which is kept for that |
 //! | 8 sessions apart | counters of older ones share one block; records that come then are `late` |
 //! | 16 calls deep | deeper calls are recorded, only not listed as "inside of" |
 //! | 32 ranges deep | deeper ranges are not recorded; their pops still match |
@@ -93,9 +94,10 @@ pub const SEGMENT_COUNT_MAX: usize = 1 << 20;
 
 /// Bytes of one lane header: one page, so that no two lanes share a page or a line.
 pub const LANE_BYTES: usize = 4096;
-/// Lanes of a region unless it was asked otherwise: threads that append at the same time.
+/// Lanes of a region unless it was asked otherwise: threads that append at the same time. A region has one more, which
+/// is kept for the facts of threads without a lane.
 pub const LANE_COUNT_DEFAULT: usize = 256;
-/// Most lanes of a region.
+/// Most lanes of a region, that one included.
 pub const LANE_COUNT_MAX: usize = 4096;
 
 /// Sessions whose counters a lane keeps apart; older ones share one block.

@@ -15,7 +15,7 @@ use crate::gate::{self, Barrier};
 use crate::header::{HEARTBEAT_OFFSET, Header, Mode, PHASE_OFFSET, Phase, VERSION};
 use crate::identity::{Identity, thread_id};
 use crate::lane::{Fast, Lane, Laneless, laneless};
-use crate::limits::{AHEAD_BYTES, BACK_STEP_BYTES, SEGMENT_BYTES};
+use crate::limits::{AHEAD_BYTES, BACK_STEP_BYTES, LANE_COUNT_MAX, SEGMENT_BYTES};
 use crate::memory::{self, Memory, MemoryKind, Wishes};
 use crate::record::Kind;
 use crate::region::{self, Region};
@@ -86,6 +86,9 @@ static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
 /// (nptl/pthread_setspecific.c, PTHREAD_KEY_2NDLEVEL_SIZE).
 const KEYS_WITHOUT_ALLOCATION: libc::pthread_key_t = 32;
 
+/// How often a thread looks whether the last lane is free for its fact: longer than a fact takes, unless its owner was
+/// interrupted.
+const FACT_LANE_LOOKS: u32 = 1_000;
 /// Owner of a lane whose thread is gone, while it is being given back; no thread has this id.
 const RECLAIMING: u64 = u64::MAX;
 
@@ -100,6 +103,33 @@ extern "C" fn thread_ended(lane: *mut libc::c_void) {
     }
     tls::lane::set(0);
     lane.vacate();
+}
+
+/// The lane that a fact goes to.
+#[derive(Debug)]
+pub(crate) enum FactLane {
+    /// The thread's own.
+    Own(&'static Lane),
+    /// The last one, given back with this.
+    Last(&'static Lane),
+}
+
+impl std::ops::Deref for FactLane {
+    type Target = Lane;
+
+    fn deref(&self) -> &Lane {
+        match self {
+            Self::Own(lane) | Self::Last(lane) => lane,
+        }
+    }
+}
+
+impl Drop for FactLane {
+    fn drop(&mut self) {
+        if let Self::Last(lane) = self {
+            lane.vacate();
+        }
+    }
 }
 
 impl Runtime {
@@ -324,27 +354,40 @@ impl Runtime {
     /// The calling thread's lane; claims one the first time. `session` counts the loss when there is none.
     #[inline(always)]
     pub(crate) fn lane(&self, session: u32) -> Option<&'static Lane> {
+        self.own_lane().or_else(|| self.claim_lane(session))
+    }
+
+    /// The lane that the calling thread has.
+    #[inline]
+    fn own_lane(&self) -> Option<&'static Lane> {
         let lane = tls::lane::get() as *const Lane;
         if lane.is_null() {
-            return self.claim_lane(session);
+            return None;
         }
         // SAFETY: the word is 0 or a lane that this thread claimed; lanes live as long as the process.
         let lane = unsafe { &*lane };
         // Only tests have more than one runtime in a process.
-        if cfg!(test) && !std::ptr::eq(lane.control, self.control) {
-            return self.claim_lane(session);
-        }
-        Some(lane)
+        (!cfg!(test) || std::ptr::eq(lane.control, self.control)).then_some(lane)
     }
 
     #[cold]
     fn claim_lane(&self, session: u32) -> Option<&'static Lane> {
+        let lane = self.try_claim_lane();
+        if lane.is_none() {
+            self.count_no_lane(session);
+        }
+        lane
+    }
+
+    /// Claims a vacant lane for this thread; all but the last, which is [`Runtime::fact_lane`]'s.
+    fn try_claim_lane(&self) -> Option<&'static Lane> {
         // In a forked child nothing may be claimed: a lane's header lies in the parent's region.
         self.control.barrier()?;
         // The kernel's word, not the SDK's: a lane whose owner seems to be gone is handed on, and a wrong id would make
         // two writers.
         let thread = thread_id();
-        for lane in self.lanes {
+        let threads = self.lanes.len().saturating_sub(1).max(1);
+        for lane in &self.lanes[..threads] {
             // ORD(owner): Relaxed. A look before the compare-exchange in `claim`.
             if lane.owner.load(Ordering::Relaxed) == 0 && lane.claim(thread) {
                 tls::lane::set(std::ptr::from_ref(lane) as u64);
@@ -357,12 +400,41 @@ impl Runtime {
         }
         self.lanes_short
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        None
+    }
+
+    /// A thread without a lane loses something of a session, 0 = of the open one.
+    fn count_no_lane(&self, session: u32) {
+        if self.control.barrier().is_none() {
+            return;
+        }
         let session = if session == 0 {
             self.control.open_session()
         } else {
             session
         };
         laneless(self.region, session, Laneless::NoLane);
+    }
+
+    /// The lane for a fact: the thread's own, or, where threads have all the others, the last one for as long as the
+    /// fact takes. So a session that a thread without a lane opens, stops or names kernels in says so in its trace.
+    /// Wait-free: of threads that want it at the same time, one gets it and the others look a bounded number of times;
+    /// `None` is counted.
+    pub(crate) fn fact_lane(&self, session: u32) -> Option<FactLane> {
+        if let Some(lane) = self.own_lane().or_else(|| self.try_claim_lane()) {
+            return Some(FactLane::Own(lane));
+        }
+        self.control.barrier()?;
+        let thread = thread_id();
+        let last = self.lanes.last()?;
+        for _ in 0..FACT_LANE_LOOKS {
+            // ORD(owner): Relaxed. A look before the compare-exchange in `claim`.
+            if last.owner.load(Ordering::Relaxed) == 0 && last.claim(thread) {
+                return Some(FactLane::Last(last));
+            }
+            std::hint::spin_loop();
+        }
+        self.count_no_lane(session);
         None
     }
 
@@ -603,7 +675,8 @@ fn header(settings: &Settings, vendor: &Vendor, identity: &Identity) -> Header {
         features_must_understand: 0,
         region_bytes: 0,
         lane_table_offset: 0,
-        lane_count: settings.lane_count as u32,
+        // One more, for the facts of threads without a lane.
+        lane_count: (settings.lane_count + 1).min(LANE_COUNT_MAX) as u32,
         segment_table_offset: 0,
         segment_count: (settings.budget_bytes / SEGMENT_BYTES as u64) as u32,
         segments_offset: 0,

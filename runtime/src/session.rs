@@ -587,8 +587,8 @@ impl Runtime {
     }
 
     fn open_fact(&self, kind: Kind, session: u32, words: &[u64; CELL_WORDS - 1]) {
-        let lane = self.lane(session);
-        if let Some(inside) = lane.and_then(|lane| lane.enter(session)) {
+        let lane = self.fact_lane(session);
+        if let Some(inside) = lane.as_deref().and_then(|lane| lane.enter(session)) {
             let mut all = [head_word(kind, 1, flag::OPEN, session), 0, 0, 0, 0, 0, 0, 0];
             all[1..].copy_from_slice(words);
             inside.announce(&all);

@@ -89,7 +89,7 @@ pub struct Settings {
     pub backing: Backing,
     /// The recorder's socket: a memfd's descriptor is handed to it, so that the region outlives this process.
     pub keeper: Option<PathBuf>,
-    /// Lanes.
+    /// Threads that append at the same time; the region has one lane more, for the facts of others.
     pub lane_count: usize,
     /// What host times are taken by. Counts when the process's first runtime is made.
     pub clock: ClockSource,

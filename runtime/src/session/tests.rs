@@ -440,6 +440,45 @@ fn thousands_of_threads_in_turn_lose_nothing_and_too_many_at_once_are_counted() 
 }
 
 #[test]
+fn a_thread_without_a_lane_opens_stops_and_names() {
+    let runtime = runtime_with(|settings| settings.lane_count = 4);
+    std::thread::scope(|scope| {
+        // Held until this end of the channel is dropped, also when a check fails.
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let held = std::sync::Arc::new(std::sync::Mutex::new(held));
+        let (ready, took) = std::sync::mpsc::channel();
+        for number in 0..8u8 {
+            let (held, ready) = (held.clone(), ready.clone());
+            scope.spawn(move || {
+                // What nobody has announced takes a lane.
+                runtime.intern(&[b'a' + number]);
+                ready.send(()).unwrap();
+                let _ = held.lock().map(|held| held.recv());
+            });
+        }
+        (0..8).for_each(|_| took.recv().unwrap());
+        let others = scope.spawn(move || {
+            let session = runtime.session_open().unwrap();
+            done(runtime, issue(runtime, 1), 1);
+            let name = runtime.intern(b"of a thread without a lane");
+            (session, name, runtime.session_stop(session, LONG, None))
+        });
+        let (session, name, end) = others.join().unwrap();
+        let end = end.unwrap();
+        // Its records are lost and counted, two of them; its facts are not.
+        assert_eq!((end.session, end.lost.total()), (session, 2));
+        assert_eq!(end.lost.get(LossReason::NoLane), 2);
+        let trace = runtime.trace().unwrap();
+        let facts = trace.facts();
+        assert_eq!(facts.text(name), "of a thread without a lane");
+        assert_eq!(facts.session_begins.len(), 1);
+        assert_eq!(facts.session_ends, [end]);
+        assert_eq!(report::sessions(&trace)[0].verdict, Verdict::Incomplete);
+        drop(hold);
+    });
+}
+
+#[test]
 fn calls_and_ranges_open_at_stop_are_in_the_trace_as_open_and_their_end_is_not_late() {
     let runtime = runtime();
     let session = runtime.session_open().unwrap();
