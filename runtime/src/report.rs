@@ -146,9 +146,13 @@ impl SessionReport {
         }
         let missing = self.missing();
         let issued = (self.dispatches.issued).saturating_add(self.copies.issued);
+        // The lanes' counters for a session are gone once eight newer ones had records; without its end, too, nobody knows
+        // what was issued.
+        let uncounted = self.dispatches.recorded > self.dispatches.issued
+            || self.copies.recorded > self.copies.issued;
         if self.unfinished {
             self.proof = Proof::None;
-            self.verdict = if missing > 0 {
+            self.verdict = if missing > 0 || uncounted {
                 Verdict::Incomplete
             } else if issued == 0 {
                 Verdict::Empty
@@ -159,7 +163,7 @@ impl SessionReport {
         } else if missing > 0 && self.verdict != Verdict::Heuristic {
             self.verdict = Verdict::Incomplete;
         }
-        if missing == 0 && self.unfinished {
+        if missing == 0 && self.unfinished && !uncounted {
             self.low_watermark = self.high_watermark;
         }
     }
@@ -410,5 +414,30 @@ fn take_counters(report: &mut SessionReport, trace: &Trace, unfinished: bool) {
         report
             .lost
             .count(LossReason::SdkDropped, trace.sdk_dropped());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder::Builder;
+
+    #[test]
+    fn a_session_without_its_end_and_counters_is_not_called_empty() {
+        let mut region = Builder::new();
+        region.session_begin(1, 1_000).session_begin(2, 2_000);
+        // Start, end, correlation id, ancestor, dispatch id.
+        let words = [1_100, 1_200, 5, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        region.record(0, Kind::Dispatch, 1, &words);
+        let reports = sessions(&region.trace());
+        let verdicts: Vec<_> = reports.iter().map(|report| report.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Incomplete, Verdict::Empty]);
+        assert_eq!(
+            (reports[0].proof, reports[0].low_watermark),
+            (Proof::None, 0)
+        );
+        region.counter(0, 1, Counter::DispatchIssued, 1);
+        let reports = sessions(&region.trace());
+        assert_eq!(reports[0].verdict, Verdict::Complete);
     }
 }
