@@ -1,37 +1,40 @@
-//! The export bench: one synthetic trace, as Chrome JSON and as Perfetto's protobuf, and the same events through
-//! serde_json.
+//! The export bench: one synthetic trace, as Chrome JSON and as Perfetto's protobuf, and the same events through peers:
+//! serde_json and tracing-chrome for JSON, the generated messages of perfetto_protos for Perfetto.
 //!
-//! The trace is the mix of a graph-driven inference service: graph launches of 36 kernels, a copy and its call every
-//! eighth, four streams. Each export runs in a process of its own that maps the region, and writes to a sink that only
-//! counts; the figure is user time.
+//! Each export runs in a process of its own that first writes a small region and reads it back, then maps the region, and
+//! writes to a sink that only counts; the figure is user time of the whole process meanwhile.
 
-use std::io::{BufWriter, Write};
+mod check;
+mod synthetic;
+#[cfg(feature = "perfetto-protos")]
+mod with_protos;
+mod with_serde;
+mod with_tracing;
+
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Serialize;
-use strandline::anchors::ClockAnchor;
-use strandline::builder::Builder;
-use strandline::counters::Counter;
-use strandline::record::{Kind, api_arg, domain, pair};
-use strandline::{Proof, SessionEnd, Trace, Verdict, Work};
+use strandline::Trace;
 use strandline_exporters::{Format, Options, export_to};
 
 use crate::arguments::Arguments;
 use crate::ours;
+use check::Counts;
+use synthetic::synthetic;
 
-/// Kernels of one graph.
-const GRAPH: u64 = 36;
-/// HIP's numbers of the two calls; only their names matter here.
-const GRAPH_LAUNCH: u16 = 300;
-const COPY_ASYNC: u16 = 301;
-/// The region's one process and GPU.
-const AGENT: u64 = 77;
+/// Events of the region that is read back.
+const CHECKED: u64 = 2_000;
 
-const PEERS: [(&str, &str); 3] = [
+/// Writers and what they write.
+const PEERS: [(&str, &str); 5] = [
     ("strandline", "json"),
-    ("strandline", "pftrace"),
     ("serde_json", "json"),
+    ("tracing-chrome", "json"),
+    ("strandline", "pftrace"),
+    ("perfetto_protos", "pftrace"),
 ];
 
 /// Runs all exports.
@@ -41,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let _remove = Remove(path.clone());
     made.map_err(|error| format!("writing {}: {error}", path.display()))?;
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut lines = Vec::new();
+    let mut rows: Vec<serde_json::Value> = Vec::new();
     for (peer, format) in PEERS.iter().filter(|(peer, _)| arguments.wants(peer)) {
         let output = Command::new(&own)
             .args(["export-child", peer, format])
@@ -50,31 +53,54 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             .map_err(|error| format!("starting {peer}: {error}"))?;
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);
-            eprintln!("skipped: {peer} {format}: {}", why.trim());
+            let why = why.trim().trim_start_matches("strandline-benches: ");
+            eprintln!("skipped: {peer} {format}: {why}");
             continue;
         }
-        lines.push(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    }
-    for line in lines {
+        let line = String::from_utf8_lossy(&output.stdout);
         if arguments.json {
-            println!("{line}");
-            continue;
+            println!("{}", line.trim());
+        } else {
+            rows.push(serde_json::from_str(&line).map_err(|error| error.to_string())?);
         }
-        let row: serde_json::Value =
-            serde_json::from_str(&line).map_err(|error| error.to_string())?;
+    }
+    if !arguments.json {
+        print!("{}", table(&rows));
+    }
+    Ok(())
+}
+
+/// A line for each writer; the ratio is ours over the peer's, events a second of user time, in the same format.
+fn table(rows: &[serde_json::Value]) -> String {
+    use std::fmt::Write;
+    let mut out = format!(
+        "{:<16} {:<8} {:>10} {:>8} {:>13} {:>8} {:>10} {:>11}\n",
+        "writer", "format", "M events/s", "MB/s", "bytes", "user s", "peak MiB", "ours / this"
+    );
+    for row in rows {
         let number = |name: &str| row[name].as_f64().unwrap_or(f64::NAN);
-        println!(
-            "{:<12} {:<8} {:>7.2} M events/s {:>8.1} MB/s {:>7.2} s user {:>7.1} MiB peak, {:.1} MiB of it mapped",
+        let ours = rows
+            .iter()
+            .find(|own| own["peer"] == "strandline" && own["format"] == row["format"])
+            .and_then(|own| own["events_per_s"].as_f64());
+        let _ = writeln!(
+            out,
+            "{:<16} {:<8} {:>10.2} {:>8.1} {:>13.0} {:>8.2} {:>10.1} {:>11}",
             row["peer"].as_str().unwrap_or(""),
             row["format"].as_str().unwrap_or(""),
             number("events_per_s") / 1e6,
             number("bytes_per_s") / 1e6,
+            number("bytes"),
             number("user_s"),
-            number("peak_rss_bytes") / f64::from(1 << 20),
-            number("mapped_bytes") / f64::from(1 << 20),
+            // The region's own pages are every writer's.
+            (number("peak_rss_bytes") - number("mapped_bytes")) / f64::from(1 << 20),
+            ours.map_or("-".to_owned(), |ours| format!(
+                "{:.1}",
+                ours / number("events_per_s")
+            )),
         );
     }
-    Ok(())
+    out
 }
 
 /// Removes the region when the bench ends, however it ends.
@@ -94,18 +120,15 @@ pub fn child(arguments: &Arguments) -> Result<(), String> {
     let trace = Trace::open(Path::new(path)).map_err(|error| error.to_string())?;
     // Mapped pages are read once before: the figure is the export's, not the page cache's.
     let records = trace.entries().count() as u64;
+    read_back(peer, format)?;
     let before = user_s();
-    let mut sink = Count(0);
-    let events = match (peer.as_str(), format.as_str()) {
-        ("strandline", "json") => ours_to(trace, Format::Json, &mut sink)?,
-        ("strandline", "pftrace") => ours_to(trace, Format::Perfetto, &mut sink)?,
-        ("serde_json", "json") => serde_to(&trace, &mut sink)?,
-        _ => return Err(format!("{peer} {format}: no such export")),
-    };
+    let mut sink = Count::default();
+    let events = write(peer, format, trace, &mut sink)?;
     let took = (user_s() - before).max(1e-6);
     if events < records / 2 {
         return Err(format!("{events} events came out of {records} records"));
     }
+    let bytes = sink.0.load(Ordering::Relaxed);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = |name: &str| {
         status
@@ -127,8 +150,8 @@ pub fn child(arguments: &Arguments) -> Result<(), String> {
         "{{\"peer\":\"{peer}\",\"format\":\"{format}\",\"events_per_s\":{:.0},\"bytes_per_s\":{:.0},\"user_s\":{took:.4},\
          \"peak_rss_bytes\":{peak},\"mapped_bytes\":{mapped},\"events\":{events},\"bytes\":{}}}",
         events as f64 / took,
-        sink.0 as f64 / took,
-        sink.0,
+        bytes as f64 / took,
+        bytes,
     );
     Ok(())
 }
@@ -144,12 +167,15 @@ fn user_s() -> f64 {
     usage.ru_utime.tv_sec as f64 + usage.ru_utime.tv_usec as f64 / 1e6
 }
 
-/// Counts the bytes that are written to it.
-struct Count(u64);
+/// Counts the bytes that are written to it, from whatever thread.
+#[derive(Clone, Default)]
+struct Count(Arc<AtomicU64>);
 
 impl Write for Count {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += std::hint::black_box(bytes).len() as u64;
+        let count = std::hint::black_box(bytes).len() as u64;
+        // Relaxed: read after the writing thread was joined, if there is one.
+        self.0.fetch_add(count, Ordering::Relaxed);
         Ok(bytes.len())
     }
 
@@ -158,310 +184,77 @@ impl Write for Count {
     }
 }
 
-fn ours_to(trace: Trace, format: Format, sink: &mut Count) -> Result<u64, String> {
+/// The export that is timed; returns how many events it wrote.
+fn write(peer: &str, format: &str, trace: Trace, sink: &mut Count) -> Result<u64, String> {
+    match (peer, format) {
+        ("strandline", "json") => ours_to(trace, Format::Json, sink),
+        ("strandline", "pftrace") => ours_to(trace, Format::Perfetto, sink),
+        ("serde_json", "json") => with_serde::serde_to(&trace, sink),
+        ("tracing-chrome", "json") => with_tracing::tracing_to(&trace, sink.clone(), true),
+        #[cfg(feature = "perfetto-protos")]
+        ("perfetto_protos", "pftrace") => with_protos::protos_to(&trace, sink),
+        #[cfg(not(feature = "perfetto-protos"))]
+        ("perfetto_protos", "pftrace") => {
+            Err("built without the feature perfetto-protos".to_owned())
+        }
+        _ => Err(format!("{peer} {format}: no such export")),
+    }
+}
+
+/// Writes a small region the same way and reads it back: behaviour before time.
+fn read_back(peer: &str, format: &str) -> Result<(), String> {
+    let trace = synthetic(CHECKED).trace();
+    let expected = Counts::of(&trace);
+    let mut file = Vec::new();
+    let found = match (peer, format) {
+        ("strandline", "json") => {
+            ours_to(trace, Format::Json, &mut file)?;
+            Counts::of_json(&file)?
+        }
+        ("strandline", "pftrace") => {
+            ours_to(trace, Format::Perfetto, &mut file)?;
+            let found = Counts::of_our_packets(&file)?;
+            return if found == (expected.calls, expected.on_gpu()) {
+                Ok(())
+            } else {
+                Err(format!(
+                    "{} calls and {} GPU stages: came out of {expected}",
+                    found.0, found.1
+                ))
+            };
+        }
+        ("serde_json", "json") => {
+            file.push(b'[');
+            with_serde::serde_to(&trace, &mut file)?;
+            // The last row's comma.
+            file.truncate(file.len() - 2);
+            file.push(b']');
+            Counts::of_json(&file)?
+        }
+        ("tracing-chrome", "json") => {
+            let path = ours::region_path().with_extension("json");
+            let _remove = Remove(path.clone());
+            let sink = std::fs::File::create(&path).map_err(|error| error.to_string())?;
+            with_tracing::tracing_to(&trace, sink, false)?;
+            Counts::of_json(&std::fs::read(&path).map_err(|error| error.to_string())?)?
+        }
+        #[cfg(feature = "perfetto-protos")]
+        ("perfetto_protos", "pftrace") => {
+            with_protos::protos_to(&trace, &mut file)?;
+            with_protos::counts(&file)?
+        }
+        // What is not there says so itself.
+        _ => return Ok(()),
+    };
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{found}: came out of {expected}"))
+    }
+}
+
+fn ours_to(trace: Trace, format: Format, sink: &mut impl Write) -> Result<u64, String> {
     let report = export_to(&[trace], format, sink, &Options::default())
         .map_err(|error| error.to_string())?;
     Ok(report.calls + report.kernels + report.copies)
-}
-
-/// An event as a program that uses serde would write it; the same fields as kineto's.
-#[derive(Serialize)]
-struct Event<'a> {
-    ph: &'static str,
-    cat: &'static str,
-    name: &'a str,
-    pid: u64,
-    tid: u64,
-    ts: f64,
-    dur: f64,
-    args: Args,
-}
-
-#[derive(Serialize, Default)]
-struct Args {
-    #[serde(rename = "External id")]
-    external: u64,
-    correlation: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    device: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    grid: Option<[u32; 3]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    block: Option<[u32; 3]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Arrow {
-    ph: &'static str,
-    id: u64,
-    cat: &'static str,
-    name: &'static str,
-    pid: u64,
-    tid: u64,
-    ts: f64,
-}
-
-fn serde_to(trace: &Trace, sink: &mut Count) -> Result<u64, String> {
-    let names: Vec<String> = (0..GRAPH).map(kernel_name).collect();
-    let mut out = BufWriter::with_capacity(1 << 18, sink);
-    let mut events = 0;
-    let mut put = |out: &mut BufWriter<&mut Count>, event: &Event<'_>| {
-        events += 1;
-        serde_json::to_writer(&mut *out, event)
-            .map_err(|error| error.to_string())
-            .and_then(|()| out.write_all(b",\n").map_err(|error| error.to_string()))
-    };
-    let us = |ns: u64| ns as f64 / 1e3;
-    for entry in trace.entries() {
-        let record = entry.record;
-        let (ts, dur) = (
-            us(record.start()),
-            us(record.end().wrapping_sub(record.start())),
-        );
-        let args = Args {
-            external: record.external_id(),
-            correlation: record.correlation_id(),
-            ..Args::default()
-        };
-        let arrow = |ph, tid| Arrow {
-            ph,
-            id: record.correlation_id(),
-            cat: "ac2g",
-            name: "ac2g",
-            pid: 4242,
-            tid,
-            ts,
-        };
-        match record.kind() {
-            Some(Kind::Api) => {
-                let tid = record.thread().into();
-                let graph = record.operation() == u32::from(GRAPH_LAUNCH);
-                let event = Event {
-                    ph: "X",
-                    cat: "cuda_runtime",
-                    name: if graph {
-                        "hipGraphLaunch"
-                    } else {
-                        "hipMemcpyAsync"
-                    },
-                    pid: 4242,
-                    tid,
-                    ts,
-                    dur,
-                    args,
-                };
-                put(&mut out, &event)?;
-                serde_json::to_writer(&mut out, &arrow("s", tid))
-                    .map_err(|error| error.to_string())?;
-                out.write_all(b",\n").map_err(|error| error.to_string())?;
-            }
-            Some(kind @ (Kind::Dispatch | Kind::Copy)) => {
-                let kernel = kind == Kind::Dispatch;
-                let tid = record.stream().into();
-                let event = Event {
-                    ph: "X",
-                    cat: if kernel { "kernel" } else { "gpu_memcpy" },
-                    name: if kernel {
-                        &names[(record.kernel_id() % GRAPH) as usize]
-                    } else {
-                        "Memcpy HtoD"
-                    },
-                    pid: 0,
-                    tid,
-                    ts,
-                    dur,
-                    args: Args {
-                        device: Some(0),
-                        stream: Some(record.stream()),
-                        grid: kernel.then(|| record.grid()),
-                        block: kernel.then(|| record.block()),
-                        bytes: (!kernel).then(|| record.bytes()),
-                        ..args
-                    },
-                };
-                put(&mut out, &event)?;
-                serde_json::to_writer(&mut out, &arrow("f", tid))
-                    .map_err(|error| error.to_string())?;
-                out.write_all(b",\n").map_err(|error| error.to_string())?;
-            }
-            _ => {}
-        }
-    }
-    out.flush().map_err(|error| error.to_string())?;
-    drop(out);
-    Ok(events)
-}
-
-fn kernel_name(kernel: u64) -> String {
-    format!(
-        "void gemm::kernel_{kernel}<float, {}, 128, true>(float const*, float const*, float*, int)",
-        1 << (kernel % 8)
-    )
-}
-
-/// A region of about `events` events.
-fn synthetic(events: u64) -> Builder {
-    const STREAMS: u64 = 4;
-    const START: u64 = 1_000_000_000;
-    let mut region = Builder::new();
-    region.gpu(AGENT, 0, "gfx942", "AMD Instinct MI300X");
-    for kernel in 0..GRAPH {
-        region.kernel(kernel, kernel_name(kernel).as_bytes());
-    }
-    region.operation(domain::RUNTIME, GRAPH_LAUNCH, "hipGraphLaunch");
-    region.operation(domain::RUNTIME, COPY_ASYNC, "hipMemcpyAsync");
-    for stream in 1..=STREAMS {
-        region.stream(stream as u32, 0x1000 * stream);
-    }
-    let anchor = |ns: u64| ClockAnchor {
-        ticks: ns,
-        vendor_ns: ns,
-        boottime_ns: ns,
-        monotonic_ns: ns,
-        monotonic_raw_ns: ns,
-        realtime_ns: 1_700_000_000_000_000_000 + ns,
-    };
-    region.anchor(anchor(START));
-    region.session_begin(1, START);
-    let (mut now, mut correlation, mut dispatch, mut copies, mut calls) = (START, 0, 0, 0, 0);
-    while dispatch + copies + calls < events {
-        correlation += 1;
-        calls += 1;
-        let stream = correlation % STREAMS + 1;
-        let place = |thread: u32| pair(stream as u32, thread);
-        let operation = |number: u16| u64::from(number) | u64::from(domain::RUNTIME) << 16;
-        let launch = [
-            now,
-            now + 9_000,
-            correlation,
-            0,
-            operation(GRAPH_LAUNCH),
-            correlation,
-            place(4243),
-            api_arg::GRAPH,
-            0,
-            0xfeed,
-            0,
-            0,
-            0,
-            0,
-            0,
-        ];
-        region.record(0, Kind::Api, 1, &launch);
-        let mut gpu = now + 10_000;
-        for kernel in 0..GRAPH {
-            dispatch += 1;
-            let took = 2_000 + kernel * 137 % 3_000;
-            region.record(
-                0,
-                Kind::Enqueue,
-                1,
-                &[
-                    now + kernel,
-                    dispatch,
-                    correlation,
-                    0,
-                    kernel,
-                    9,
-                    place(4243),
-                ],
-            );
-            let done = [
-                gpu,
-                gpu + took,
-                correlation,
-                0,
-                dispatch,
-                kernel,
-                correlation,
-                AGENT,
-                9,
-                place(4243),
-                pair(256, 1),
-                pair(1, 256 * 1024),
-                pair(4, 1),
-                pair(0, 4_096),
-                pair(1, kernel as u32),
-            ];
-            region.record(1, Kind::Dispatch, 1, &done);
-            gpu += took + 400;
-        }
-        if correlation % 8 == 0 {
-            calls += 1;
-            copies += 1;
-            correlation += 1;
-            let bytes = 4_096 * (correlation % 64 + 1);
-            let call = [
-                now + 20_000,
-                now + 24_000,
-                correlation,
-                0,
-                operation(COPY_ASYNC),
-                correlation,
-                place(4243),
-                api_arg::BYTES,
-                bytes,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-            ];
-            region.record(0, Kind::Api, 1, &call);
-            let copy = [
-                gpu,
-                gpu + 3_000,
-                correlation,
-                0,
-                2,
-                bytes,
-                correlation,
-                AGENT,
-                AGENT,
-                place(4243),
-                0,
-                0,
-                0,
-                0,
-                0,
-            ];
-            region.record(1, Kind::Copy, 1, &copy);
-            gpu += 3_400;
-        }
-        now += 30_000.max((gpu - now) / STREAMS);
-    }
-    region.anchor(anchor(now + 1_000_000));
-    for (counter, value) in [
-        (Counter::DispatchIssued, dispatch),
-        (Counter::DispatchDone, dispatch),
-        (Counter::DispatchRecorded, dispatch),
-        (Counter::CopyIssued, copies),
-        (Counter::CopyDone, copies),
-        (Counter::CopyRecorded, copies),
-        (Counter::ApiRecorded, calls),
-    ] {
-        region.counter(0, 1, counter, value);
-    }
-    let work = |count| Work {
-        issued: count,
-        recorded: count,
-        retired_without_record: 0,
-    };
-    region.session_end(&SessionEnd {
-        session: 1,
-        verdict: Verdict::Complete,
-        proof: Proof::Pairs,
-        dispatches: work(dispatch),
-        copies: work(copies),
-        api_recorded: calls,
-        begin_ns: START,
-        returned_ns: now + 1_000_000,
-        ..SessionEnd::default()
-    });
-    region
 }
