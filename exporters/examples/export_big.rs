@@ -1,10 +1,13 @@
 //! An export of a region of any size: how long it takes, how much memory beside the mapping, and whether all comes out.
 //!
-//! `cargo run --release -p strandline-exporters --example export_big -- FOLDER [RECORDS] [THREADS] [json|pftrace|keep]`
+//! `cargo run --release -p strandline-exporters --example export_big -- FOLDER [RECORDS] [THREADS] [json|pftrace|keep|table]`
 //!
 //! Writes a sparse region of RECORDS (50,000,000) records to FOLDER, unless it is there, exports it with THREADS (1)
 //! threads, reads every part with a strict parser and counts. Prints one JSON object a line. Removes what it wrote, the
 //! region only without a format or "keep". 50 M records need 5 GB for the region and 15 GB for the JSON.
+//!
+//! With "table", THREADS is a list, like `1,2,4,8,16`: exports JSON and Perfetto to a file in FOLDER and to nowhere with
+//! each number of threads, each in a process of its own, reads nothing back, and prints one table. The region stays.
 
 #[path = "../tests/export_support/big.rs"]
 mod big;
@@ -14,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use strandline::Trace;
-use strandline_exporters::{Options, export};
+use strandline_exporters::{Format, Options, export, export_to};
 
 /// Anonymous memory of this process, bytes: what it has beside mapped files.
 fn anonymous_bytes() -> u64 {
@@ -104,6 +107,80 @@ fn run(traces: &[Trace], out: &Path, threads: usize, written: big::Counts) {
     assert!(whole, "{counts:?} of {written:?}");
 }
 
+/// Takes all bytes and keeps none.
+struct Nowhere;
+
+impl std::io::Write for Nowhere {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One row of the table.
+fn row(traces: &[Trace], folder: &Path, threads: usize, name: &str, to_file: bool) {
+    let format = if name == "json" {
+        Format::Json
+    } else {
+        Format::Perfetto
+    };
+    let options = Options {
+        force: true,
+        threads,
+        ..Options::default()
+    };
+    let (before, begun) = (cpu_seconds(), Instant::now());
+    let (report, peak) = peak_of(|| {
+        if to_file {
+            export(traces, &folder.join(format!("big-table.{name}")), &options)
+        } else {
+            export_to(traces, format, &mut Nowhere, &options)
+        }
+        .expect("an export")
+    });
+    let (wall_s, after) = (begun.elapsed().as_secs_f64(), cpu_seconds());
+    println!(
+        "| {name}, {} | {threads} | {} | {wall_s:.2} | {:.2} | {:.2} | {} | {:.1} |",
+        if to_file { "file" } else { "nowhere" },
+        report.bytes,
+        after.0 - before.0,
+        after.1 - before.1,
+        peak >> 20,
+        report.records as f64 / wall_s / 1e6,
+    );
+    for file in &report.files {
+        let _ = std::fs::remove_file(file);
+    }
+}
+
+/// Each row is a process of its own: what one export leaves in the allocator is not another one's memory.
+fn table(folder: &Path, records: u64, threads: &[usize]) {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    println!("{records} records, {cores} cores");
+    println!(
+        "| output | threads | bytes | wall s | user s | system s | peak memory MiB | M records/s |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    let program = std::env::current_exe().expect("this program");
+    for output in [
+        "json-file",
+        "json-nowhere",
+        "pftrace-file",
+        "pftrace-nowhere",
+    ] {
+        for threads in threads {
+            let status = std::process::Command::new(&program)
+                .arg(folder)
+                .args([&records.to_string(), &threads.to_string(), output])
+                .status();
+            assert!(status.is_ok_and(|status| status.success()), "{output}");
+        }
+    }
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let folder = PathBuf::from(arguments.first().expect("a folder"));
@@ -112,7 +189,13 @@ fn main() {
             .get(at)
             .map_or(default, |text| text.parse().expect("a number"))
     };
-    let (records, threads) = (number(1, 50_000_000), number(2, 1) as usize);
+    let records = number(1, 50_000_000);
+    let threads: Vec<usize> = arguments
+        .get(2)
+        .map_or("1", String::as_str)
+        .split(',')
+        .map(|text| text.parse().expect("a number of threads"))
+        .collect();
     let only = arguments.get(3).map(String::as_str);
     let region = folder.join(format!("big-{records}.slt"));
     let groups = records / 10;
@@ -128,11 +211,21 @@ fn main() {
             written
         );
     }
+    if only == Some("table") {
+        table(&folder, records, &threads);
+        return;
+    }
     let traces = [Trace::open(&region).expect("a region")];
+    if let Some((name, to)) = only.and_then(|only| only.split_once('-')) {
+        row(&traces, &folder, threads[0], name, to == "file");
+        return;
+    }
     for format in ["json", "pftrace"] {
         if only.is_none_or(|only| only == format) {
             let out = folder.join(format!("big-{records}.{format}"));
-            run(&traces, &out, threads, written);
+            for &threads in &threads {
+                run(&traces, &out, threads, written);
+            }
         }
     }
     if only.is_none() {

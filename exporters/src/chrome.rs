@@ -20,12 +20,13 @@ use strandline::record::{Kind, Record, api_arg, high, low};
 
 use crate::completeness;
 use crate::export::{ExportError, ExportReport};
-use crate::join::{IdMap, Ids};
+use crate::join::{IdMap, Ids, LaunchTable, Numbers};
 use crate::lanes::{FlatLanes, NestedLanes, RangesById, Started};
 use crate::memory::Memory;
 use crate::model::{Device, Model, Process, StreamOut, category, copy_names};
-use crate::order::Visitor;
+use crate::order::Item;
 use crate::out::Output;
+use crate::pipeline::{Chunk, Formatter, Inserts, What, Writer};
 use crate::text::{
     Line, is_utf8, push_escaped, push_f64, push_hex, push_hex_bytes, push_i64, push_micros,
     push_string, push_u64,
@@ -34,7 +35,7 @@ use crate::text::{
 /// `baseTimeNanoseconds` is a multiple of this: three average months, kineto's own constant.
 const BASE_STEP_NS: u64 = 7_889_238 * 1_000_000_000;
 /// First thread id of further rows of a stream or thread.
-const LANE_TID_FIRST: u64 = 1_500_000_000;
+const LANE_TID_FIRST: u32 = 1_500_000_000;
 /// First thread id of the rows for ranges by id.
 const RANGES_TID_FIRST: u64 = 1_900_000_000;
 /// Thread id of the row for what the trace says of itself.
@@ -46,8 +47,24 @@ const PART_END_BYTES: u64 = 64 << 10;
 #[derive(Debug)]
 struct StreamRow {
     lanes: FlatLanes,
-    /// For each lane `<pid>,"tid":<tid>,"ts":`.
-    heads: Vec<Vec<u8>>,
+    /// Thread id of each lane.
+    tids: Vec<u32>,
+}
+
+/// A thread's row, and lanes for what overlaps in part.
+#[derive(Debug)]
+struct ThreadRow {
+    lanes: NestedLanes,
+    tids: Vec<u32>,
+}
+
+/// A stream's texts.
+#[derive(Debug)]
+struct StreamText {
+    gpu_pid: u64,
+    /// `<pid>,"tid":<tid>,"ts":` of the lane that was used last.
+    tid: u32,
+    head: Vec<u8>,
     /// `"device":0,"stream":1,"stream handle":"0x..."`.
     args: Vec<u8>,
     /// The same with the queue that was used last, up to and with `"correlation":`.
@@ -55,14 +72,7 @@ struct StreamRow {
     queue_args: Vec<u8>,
 }
 
-/// A thread's row, and lanes for what overlaps in part.
-#[derive(Debug)]
-struct ThreadRow {
-    lanes: NestedLanes,
-    tids: Vec<Vec<u8>>,
-}
-
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Text {
     /// Up to and with `"pid":`.
     head: Vec<u8>,
@@ -79,27 +89,42 @@ struct KernelText {
     shape: Vec<u8>,
 }
 
+/// What is decided of a process's records.
 #[derive(Debug)]
 struct State {
     pid: u64,
     gpu_pid: u64,
-    operations: Vec<Text>,
-    kernels: Vec<KernelText>,
+    launches: LaunchTable,
     streams: IdMap<u64, u32>,
     stream_rows: Vec<StreamRow>,
     newest_stream: (u64, u32),
     threads: IdMap<u32, u32>,
     thread_rows: Vec<ThreadRow>,
     newest_thread: (u32, u32),
-    /// Calls with an `s` in this part, and in earlier ones.
+    /// Calls with an `s`.
     launched: Ids,
-    launched_earlier: Ids,
     ranges: RangesById,
     range_rows: usize,
-    names: HashMap<u64, Text>,
     memory: Memory,
-    next_lane_tid: u64,
+    next_lane_tid: u32,
 }
+
+/// What an event needs to know of those before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decision {
+    tid: u32,
+    /// Row of the stream, for device work.
+    row: u32,
+    flags: u8,
+}
+
+/// The event is written already, or there is none.
+const NOTHING: u8 = 1;
+/// An arrow begins or ends here.
+const ARROW: u8 = 2;
+/// The call that launched the work is named by its own correlation id, or by its ancestor.
+const LINKED: u8 = 4;
+const BY_ANCESTOR: u8 = 8;
 
 /// Writes Chrome JSON.
 #[derive(Debug)]
@@ -113,11 +138,32 @@ pub(crate) struct Chrome<'o> {
     /// Rows that name processes, threads and streams, each with `,\n` before it; every part begins with them.
     rows: Vec<u8>,
     report: ExportReport,
+    /// The metadata object without the counts, for parts that end early.
+    part_end: Vec<u8>,
+    /// By process: calls with an `s` in this part, when it is not the first.
+    part_launched: Option<Vec<Ids>>,
+}
+
+/// Texts of a process.
+#[derive(Debug)]
+struct Texts {
+    operations: Vec<Text>,
+    kernel_numbers: Numbers,
+    kernels: Vec<KernelText>,
+    /// By row.
+    streams: Vec<Option<StreamText>>,
+    names: HashMap<u64, Text>,
+}
+
+/// Makes events.
+#[derive(Debug)]
+pub(crate) struct Events {
+    base_ns: u64,
+    /// By process.
+    texts: Vec<Texts>,
     line: Line,
     /// Arguments that most events do not have.
     rare_args: Vec<u8>,
-    /// The metadata object without the counts, for parts that end early.
-    part_end: Vec<u8>,
 }
 
 fn metadata_row(out: &mut Vec<u8>, name: &str, pid: u64, tid: u64, key: &str, value: &[u8]) {
@@ -195,30 +241,102 @@ fn triple(out: &mut Vec<u8>, key: &[u8], value: [u32; 3]) {
     out.push(b']');
 }
 
-impl State {
+/// The texts of a process's operations.
+fn operation_texts(process: &Process<'_>) -> Vec<Text> {
+    process
+        .operations
+        .iter()
+        .map(|operation| {
+            let mut text = named(category(operation.domain), &operation.name);
+            push_u64(&mut text.head, process.pid);
+            text.head.extend_from_slice(b",\"tid\":");
+            let id = if process.is_cuda() { "cbid" } else { "cid" };
+            let mut args = format!("\"{id}\":{}", operation.number).into_bytes();
+            args.append(&mut text.args);
+            args.extend_from_slice(b",\"correlation\":");
+            Text {
+                head: text.head,
+                args,
+            }
+        })
+        .collect()
+}
+
+impl Texts {
     fn new(process: &Process<'_>) -> Self {
-        let operations = process
-            .operations
-            .iter()
-            .map(|operation| {
-                let mut text = named(category(operation.domain), &operation.name);
-                push_u64(&mut text.head, process.pid);
-                text.head.extend_from_slice(b",\"tid\":");
-                let id = if process.is_cuda() { "cbid" } else { "cid" };
-                let mut args = format!("\"{id}\":{}", operation.number).into_bytes();
-                args.append(&mut text.args);
-                args.extend_from_slice(b",\"correlation\":");
-                Text {
-                    head: text.head,
-                    args,
-                }
-            })
-            .collect();
+        Self {
+            operations: operation_texts(process),
+            kernel_numbers: Numbers::default(),
+            kernels: Vec::new(),
+            streams: Vec::new(),
+            names: HashMap::new(),
+        }
+    }
+
+    /// Takes up a kernel that was met for the first time.
+    #[cold]
+    fn add_kernel(&mut self, process: &Process<'_>, id: u64) {
+        let kernel = process.kernel(id);
+        let mut name = named("kernel", &kernel.display);
+        if kernel.mangled != kernel.display {
+            name.args.extend_from_slice(b",\"mangled\":");
+            push_string(&mut name.args, &kernel.mangled);
+        }
+        if !kernel.named {
+            name.args.extend_from_slice(b",\"name kept\":false");
+        }
+        self.kernels.push(KernelText {
+            name,
+            shape_of: [u64::MAX; 5],
+            shape: Vec::new(),
+        });
+    }
+
+    /// Takes up a row that was met for the first time.
+    #[cold]
+    fn add_stream(&mut self, process: &Process<'_>, record: &Record<'_>, row: usize) {
+        if self.streams.len() <= row {
+            self.streams.resize_with(row + 1, || None);
+        }
+        let number = device_number(process, process.device(record));
+        let stream = &process.streams[process.stream(record)];
+        let mut args = b"\"device\":".to_vec();
+        push_u64(&mut args, number);
+        args.extend_from_slice(b",\"stream\":");
+        push_u64(&mut args, stream.number);
+        if stream.handle != 0 {
+            args.extend_from_slice(b",\"stream handle\":");
+            push_hex(&mut args, stream.handle);
+        }
+        if !stream.known {
+            args.extend_from_slice(b",\"stream known\":false");
+        }
+        let queue_args = queue_args(&args, process, 0);
+        self.streams[row] = Some(StreamText {
+            gpu_pid: process.gpu_pid + number,
+            tid: 0,
+            head: Vec::new(),
+            args,
+            queue: 0,
+            queue_args,
+        });
+    }
+}
+
+/// The number of a device.
+fn device_number(process: &Process<'_>, device: usize) -> u64 {
+    process
+        .devices
+        .get(device)
+        .map_or(0, |device| device.number)
+}
+
+impl State {
+    fn new(process: &mut Process<'_>) -> Self {
         Self {
             pid: process.pid,
             gpu_pid: process.gpu_pid,
-            operations,
-            kernels: Vec::new(),
+            launches: std::mem::take(&mut process.launches),
             streams: IdMap::default(),
             stream_rows: Vec::new(),
             newest_stream: (u64::MAX, 0),
@@ -226,32 +344,10 @@ impl State {
             thread_rows: Vec::new(),
             newest_thread: (0, u32::MAX),
             launched: Ids::default(),
-            launched_earlier: Ids::default(),
             ranges: RangesById::default(),
             range_rows: 0,
-            names: HashMap::new(),
             memory: Memory::default(),
             next_lane_tid: LANE_TID_FIRST,
-        }
-    }
-
-    /// Takes up kernels that were met for the first time.
-    #[cold]
-    fn add_kernels(&mut self, process: &Process<'_>) {
-        for kernel in &process.kernels[self.kernels.len()..] {
-            let mut name = named("kernel", &kernel.display);
-            if kernel.mangled != kernel.display {
-                name.args.extend_from_slice(b",\"mangled\":");
-                push_string(&mut name.args, &kernel.mangled);
-            }
-            if !kernel.named {
-                name.args.extend_from_slice(b",\"name kept\":false");
-            }
-            self.kernels.push(KernelText {
-                name,
-                shape_of: [u64::MAX; 5],
-                shape: Vec::new(),
-            });
         }
     }
 
@@ -265,10 +361,10 @@ impl State {
             let tid = process
                 .threads
                 .get(&thread)
-                .map_or(u64::from(thread), |thread| thread.tid);
+                .map_or(thread, |thread| thread.tid as u32);
             rows.push(ThreadRow {
                 lanes: NestedLanes::default(),
-                tids: vec![tid.to_string().into_bytes()],
+                tids: vec![tid],
             });
             rows.len() as u32 - 1
         });
@@ -329,7 +425,7 @@ fn push_key(out: &mut Vec<u8>, key: &str) {
 }
 
 impl<'o> Chrome<'o> {
-    pub(crate) fn new(model: &Model<'_>, out: Output<'o>, part_bytes_max: u64) -> Self {
+    pub(crate) fn new(model: &mut Model<'_>, out: Output<'o>, part_bytes_max: u64) -> Self {
         let base_ns = model.first / BASE_STEP_NS * BASE_STEP_NS;
         let mut header = b"{\"schemaVersion\":1,\n".to_vec();
         if let [process] = &model.processes[..]
@@ -433,13 +529,12 @@ impl<'o> Chrome<'o> {
             out,
             part_bytes_max,
             base_ns,
-            states: model.processes.iter().map(State::new).collect(),
+            report: model.report(),
+            states: model.processes.iter_mut().map(State::new).collect(),
             header,
             rows,
-            report: model.report(),
-            line: Line::new(),
-            rare_args: Vec::new(),
             part_end: Vec::new(),
+            part_launched: None,
         }
     }
 
@@ -448,51 +543,88 @@ impl<'o> Chrome<'o> {
         let mut end = Vec::new();
         completeness::push(&mut end, model, &self.report, 0);
         self.part_end = end;
-        self.begin_part();
-        self.out.flow()
+        self.begin_part()
     }
 
-    fn begin_part(&mut self) {
-        self.out.block.extend_from_slice(&self.header);
-        self.out
-            .block
-            .extend_from_slice(self.rows.get(2..).unwrap_or_default());
+    fn begin_part(&mut self) -> Result<(), ExportError> {
+        self.out.append(&self.header)?;
+        self.out.append(self.rows.get(2..).unwrap_or_default())
     }
 
-    fn end_part(&mut self, object: &[u8]) {
-        let name = self.out.part_name();
-        let block = &mut self.out.block;
-        block.extend_from_slice(b"\n],\n\"strandline\":");
-        block.extend_from_slice(object);
-        block.extend_from_slice(b",\n\"traceName\":");
-        push_string(block, name.as_bytes());
-        block.extend_from_slice(b"}\n");
+    fn end_part(&mut self, object: &[u8]) -> Result<(), ExportError> {
+        let mut text = b"\n],\n\"strandline\":".to_vec();
+        text.extend_from_slice(object);
+        text.extend_from_slice(b",\n\"traceName\":");
+        push_string(&mut text, self.out.part_name().as_bytes());
+        text.extend_from_slice(b"}\n");
+        self.out.append(&text)
     }
 
-    /// Between events: hands full blocks on, and begins another part when this one is full.
-    #[inline]
-    fn flow(&mut self) -> Result<(), ExportError> {
-        if self.out.part_bytes() + PART_END_BYTES > self.part_bytes_max {
-            self.split()?;
-        }
-        self.out.flow()
+    /// True when a part with `more` bytes more has no room left.
+    fn is_full(&self, more: usize) -> bool {
+        self.out.is_splittable()
+            && self.out.part_bytes() + more as u64 + PART_END_BYTES > self.part_bytes_max
     }
 
+    /// Between events: begins another part if this one holds more than what every part does.
     #[cold]
     fn split(&mut self) -> Result<(), ExportError> {
         let least = (self.header.len() + self.rows.len() + self.part_end.len()) as u64;
-        if !self.out.is_splittable() || self.out.part_bytes() < least + PART_END_BYTES {
+        if self.out.part_bytes() < least + PART_END_BYTES {
             return Ok(());
         }
         let object = std::mem::take(&mut self.part_end);
-        self.end_part(&object);
+        self.end_part(&object)?;
         self.part_end = object;
         self.out.next_part()?;
-        for state in &mut self.states {
-            state.launched_earlier.take(&mut state.launched);
+        self.part_launched = Some(self.states.iter().map(|_| Ids::default()).collect());
+        self.begin_part()
+    }
+
+    /// Takes a chunk event by event: there may be a part's end in it, or arrows from an earlier part.
+    fn stitch_events(
+        &mut self,
+        items: &[Item<'_>],
+        chunk: &Chunk<Decision>,
+    ) -> Result<(), ExportError> {
+        let mut inserts = chunk.inserts().iter().peekable();
+        // What lies before this is written.
+        let mut written = 0;
+        for (at, (item, decision)) in items.iter().zip(&chunk.decisions).enumerate() {
+            while let Some(insert) = inserts.next_if(|insert| insert.before == at) {
+                self.add_row(insert.what, insert.place, insert.length, &chunk.bytes);
+            }
+            let end = chunk.borders[at];
+            if decision.flags & ARROW != 0
+                && let Some(launched) = &mut self.part_launched
+            {
+                let launched = &mut launched[item.process()];
+                if decision.flags & (LINKED | BY_ANCESTOR) == 0 {
+                    launched.insert(item.record.correlation_id());
+                } else if !launched.contains(target(&item.record, decision.flags)) {
+                    // The call lies in an earlier part. The arrow is the last line of the event.
+                    let event = &chunk.bytes[written..end];
+                    let line = event.iter().rposition(|&byte| byte == b'\n');
+                    let line = line.map_or(event.len(), |at| at.saturating_sub(1));
+                    self.out.append(&event[..line])?;
+                    written = end;
+                    self.report.arrows -= 1;
+                }
+            }
+            if self.is_full(end - written) {
+                self.out.append(&chunk.bytes[written..end])?;
+                written = end;
+                self.split()?;
+            }
         }
-        self.begin_part();
-        Ok(())
+        self.out.append(&chunk.bytes[written..])
+    }
+
+    /// Keeps a row for later parts.
+    fn add_row(&mut self, what: What, place: usize, length: usize, bytes: &[u8]) {
+        if what == What::Definition {
+            self.rows.extend_from_slice(&bytes[place..place + length]);
+        }
     }
 
     /// Writes what is left and names the files.
@@ -506,26 +638,41 @@ impl<'o> Chrome<'o> {
                 let end = process
                     .out_ns(process.close_ns(started.session))
                     .max(started.start);
-                self.range_by_id(process, index, &started, end, true);
-                self.flow()?;
+                let mut inserts = Inserts::default();
+                self.range_by_id(process, index, &started, end, true, &mut inserts);
+                let (list, texts) = inserts.take();
+                let mut place = 0;
+                for insert in list {
+                    self.add_row(insert.what, place, insert.length, &texts);
+                    place += insert.length;
+                }
+                self.append_event(&texts)?;
             }
-            self.notes(process);
-            self.flow()?;
+            let mut notes = Vec::new();
+            self.notes(process, &mut notes);
+            self.append_event(&notes)?;
         }
         let part = self.out.part_number();
         let mut object = Vec::new();
         completeness::push(&mut object, model, &self.report, part);
-        self.end_part(&object);
+        self.end_part(&object)?;
         *report = self.report;
         self.out.commit()
     }
 
-    fn notes(&mut self, process: &Process<'_>) {
+    fn append_event(&mut self, text: &[u8]) -> Result<(), ExportError> {
+        self.out.append(text)?;
+        if self.is_full(0) {
+            self.split()?;
+        }
+        Ok(())
+    }
+
+    fn notes(&mut self, process: &Process<'_>, block: &mut Vec<u8>) {
         let mut notes: Vec<_> = process.notes.iter().collect();
         notes.sort_by_key(|note| (note.start, std::cmp::Reverse(note.end)));
         let mut lanes = NestedLanes::default();
         for note in notes {
-            let block = &mut self.out.block;
             let start = process.out_ns(note.start).saturating_sub(self.base_ns);
             let mut tid = QUALITY_TID;
             match note.end {
@@ -553,61 +700,284 @@ impl<'o> Chrome<'o> {
         }
     }
 
+    /// Thread id of the lane of a span.
+    #[inline]
     fn thread_lane(
         &mut self,
         process: &Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        start: u64,
-        end: u64,
-    ) -> (usize, usize) {
-        let state = &mut self.states[index];
-        let at = state.thread(process, record.thread());
+        item: &Item<'_>,
+        inserts: &mut Inserts,
+    ) -> u32 {
+        let state = &mut self.states[item.process()];
+        let thread = item.record.thread();
+        let at = state.thread(process, thread);
         let row = &mut state.thread_rows[at];
-        let lane = row.lanes.place(start, end);
+        let lane = row.lanes.place(item.place.start, item.place.end);
         if lane > 0 {
             self.report.host_overlaps += 1;
         }
         if lane == row.tids.len() {
             let tid = state.next_lane_tid;
             state.next_lane_tid += 1;
-            row.tids.push(tid.to_string().into_bytes());
-            let own = process
-                .threads
-                .get(&record.thread())
-                .map_or(0, |thread| thread.tid);
-            let name = format!(
-                "{} (overlap {lane})",
-                thread_name(process, record.thread(), own)
-            );
-            let mut rows = Vec::new();
-            name_thread(&mut rows, state.pid, tid, &name, own);
-            self.rows.extend_from_slice(&rows);
-            self.out.block.extend_from_slice(&rows);
+            row.tids.push(tid);
+            let own = process.threads.get(&thread).map_or(0, |thread| thread.tid);
+            let name = format!("{} (overlap {lane})", thread_name(process, thread, own));
+            inserts.add(What::Definition, |out| {
+                name_thread(out, state.pid, tid.into(), &name, own);
+            });
         }
-        (at, lane)
+        row.tids[lane]
     }
 
+    #[inline]
+    fn call(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) -> Decision {
+        let tid = self.thread_lane(process, item, inserts);
+        let id = item.record.correlation_id();
+        let state = &mut self.states[item.process()];
+        // A second call with the same id would start the same arrows again.
+        let launched = id != 0 && state.launches.has_work(id) && !state.launched.contains(id);
+        if launched {
+            state.launched.insert(id);
+        }
+        self.report.calls += 1;
+        Decision {
+            tid,
+            row: 0,
+            flags: if launched { ARROW } else { 0 },
+        }
+    }
+
+    /// Index of the row of a device and stream.
+    #[inline]
+    fn stream_row(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        (device, stream): (usize, usize),
+        inserts: &mut Inserts,
+    ) -> usize {
+        let state = &mut self.states[index];
+        let key = (device as u64) << 32 | stream as u64;
+        if state.newest_stream.0 == key {
+            return state.newest_stream.1 as usize;
+        }
+        let at = match state.streams.get(&key) {
+            Some(&at) => at,
+            None => {
+                let at = state.stream_rows.len() as u32;
+                state.streams.insert(key, at);
+                let stream = &process.streams[stream];
+                let pid = state.gpu_pid + device_number(process, device);
+                state.stream_rows.push(StreamRow {
+                    lanes: FlatLanes::default(),
+                    tids: vec![stream.number as u32],
+                });
+                inserts.add(What::Definition, |out| {
+                    let name = stream_name(stream);
+                    name_thread(out, pid, stream.number, &name, stream.number);
+                });
+                at
+            }
+        };
+        state.newest_stream = (key, at);
+        at as usize
+    }
+
+    #[inline]
+    fn work(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) -> Decision {
+        let record = &item.record;
+        let place = (process.device(record), process.stream(record));
+        let row = self.stream_row(process, item.process(), place, inserts);
+        let state = &mut self.states[item.process()];
+        let stream_row = &mut state.stream_rows[row];
+        let lane = stream_row.lanes.place(item.place.start, item.place.end);
+        if lane > 0 {
+            self.report.overlaps += 1;
+        }
+        if lane == stream_row.tids.len() {
+            let pid = state.gpu_pid + device_number(process, place.0);
+            let tid = state.next_lane_tid;
+            state.next_lane_tid += 1;
+            stream_row.tids.push(tid);
+            let stream = &process.streams[place.1];
+            let name = format!("{} (overlap {lane})", stream_name(stream).trim_end());
+            inserts.add(What::Definition, |out| {
+                name_thread(out, pid, tid.into(), &name, stream.number);
+            });
+        }
+        if record.kind() == Some(Kind::Dispatch) {
+            self.report.kernels += 1;
+        } else {
+            self.report.copies += 1;
+        }
+        let own = record.correlation_id();
+        let mut flags = match state.launches.target(own, record.ancestor_id()) {
+            None => 0,
+            Some(target) if target == own => LINKED,
+            Some(_) => BY_ANCESTOR,
+        };
+        if flags == 0 {
+            self.report.unlinked += 1;
+        } else if state.launched.contains(target(record, flags)) {
+            flags |= ARROW;
+            self.report.arrows += 1;
+        } else {
+            // The call comes later in time.
+            self.report.before_launch += 1;
+        }
+        Decision {
+            tid: stream_row.tids[lane],
+            row: row as u32,
+            flags,
+        }
+    }
+
+    fn range_by_id(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        started: &Started,
+        end: u64,
+        open: bool,
+        inserts: &mut Inserts,
+    ) {
+        let state = &mut self.states[index];
+        while state.range_rows <= started.lane {
+            let tid = RANGES_TID_FIRST + state.range_rows as u64;
+            state.range_rows += 1;
+            inserts.add(What::Definition, |out| {
+                name_thread(out, state.pid, tid, "ranges by id", RANGES_TID_FIRST);
+            });
+        }
+        let text = named("user_annotation", &process.name(started.name));
+        inserts.add(What::Event, |block| {
+            block.extend_from_slice(&text.head);
+            push_u64(block, state.pid);
+            block.extend_from_slice(b",\"tid\":");
+            push_u64(block, RANGES_TID_FIRST + started.lane as u64);
+            block.extend_from_slice(b",\"ts\":");
+            push_micros(block, started.start - self.base_ns);
+            block.extend_from_slice(b",\"dur\":");
+            push_micros(block, end.saturating_sub(started.start));
+            block.extend_from_slice(b",\"args\":{\"thread\":");
+            push_u64(block, started.thread.into());
+            block.extend_from_slice(&text.args);
+            if open {
+                block.extend_from_slice(b",\"open\":true");
+            }
+            block.extend_from_slice(b"}}");
+        });
+        self.report.ranges += 1;
+    }
+
+    /// What is rare, or has no event of its own.
+    fn rare(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) -> Decision {
+        let (index, record, start) = (item.process(), &item.record, item.place.start);
+        let nothing = Decision {
+            tid: 0,
+            row: 0,
+            flags: NOTHING,
+        };
+        match record.kind() {
+            Some(Kind::Range | Kind::OpenRange) => {
+                let tid = self.thread_lane(process, item, inserts);
+                self.report.ranges += 1;
+                return Decision {
+                    tid,
+                    row: 0,
+                    flags: 0,
+                };
+            }
+            Some(Kind::Mark | Kind::Alloc | Kind::Scratch) => {
+                let state = &mut self.states[index];
+                let row = state.thread(process, record.thread());
+                let tid = state.thread_rows[row].tids[0];
+                self.report.instants += 1;
+                if record.kind() != Some(Kind::Alloc) {
+                    return Decision {
+                        tid,
+                        row: 0,
+                        flags: 0,
+                    };
+                }
+                let change = state.memory.change(record);
+                let (device, kind) = match process.facts.agent(record.agent()) {
+                    Some(agent) if agent.is_gpu() => (i64::from(agent.type_index), 6),
+                    _ => (-1, 0),
+                };
+                let args = format!(
+                    "\"Addr\":{},\"Bytes\":{},\"Total Allocated\":{},\"Total Reserved\":{},\"Device Id\":{device},\"Device Type\":{kind},\"correlation\":{}",
+                    record.word(11),
+                    change.bytes,
+                    change.total,
+                    change.total,
+                    process.correlation(record.correlation_id()),
+                );
+                inserts.add(What::Event, |out| {
+                    let place = (state.pid, tid, start - self.base_ns);
+                    instant(out, b"[memory]", place, args.as_bytes());
+                });
+            }
+            Some(Kind::RangeStart) => self.states[index].ranges.start(
+                record.word(5),
+                start,
+                record.name_id(),
+                record.session(),
+                record.thread(),
+            ),
+            Some(Kind::RangeStop) => {
+                if let Some(started) = self.states[index].ranges.stop(record.word(5)) {
+                    self.range_by_id(process, index, &started, start, false, inserts);
+                }
+            }
+            _ => {}
+        }
+        nothing
+    }
+}
+
+/// The call that work leads to.
+#[inline]
+fn target(record: &Record<'_>, flags: u8) -> u64 {
+    if flags & BY_ANCESTOR != 0 {
+        record.ancestor_id()
+    } else {
+        record.correlation_id()
+    }
+}
+
+/// An instant on a thread; the time is that of the output.
+fn instant(out: &mut Vec<u8>, name: &[u8], (pid, tid, time): (u64, u32, u64), args: &[u8]) {
+    out.extend_from_slice(
+        b",\n{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"",
+    );
+    push_escaped(out, name);
+    out.extend_from_slice(b"\",\"pid\":");
+    push_u64(out, pid);
+    out.extend_from_slice(b",\"tid\":");
+    push_u64(out, tid.into());
+    out.extend_from_slice(b",\"ts\":");
+    push_micros(out, time);
+    out.extend_from_slice(b",\"args\":{");
+    out.extend_from_slice(args);
+    out.extend_from_slice(b"}}");
+}
+
+impl Events {
     fn call(
         &mut self,
-        process: &mut Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        start: u64,
-        end: u64,
+        process: &Process<'_>,
+        item: &Item<'_>,
+        decision: Decision,
+        out: &mut Vec<u8>,
     ) {
-        let (row, lane) = self.thread_lane(process, index, record, start, end);
+        let (record, start, end) = (&item.record, item.place.start, item.place.end);
         let operation = process.operation(record);
         let correlation_id = record.correlation_id();
-        let state = &mut self.states[index];
-        // A second call with the same id would start the same arrows again.
-        let launched = correlation_id != 0
-            && process.launches.has_work(correlation_id)
-            && !state.launched.contains(correlation_id);
-        let text = &state.operations[operation];
-        let tid = &state.thread_rows[row].tids[lane];
+        let text = &self.texts[item.process()].operations[operation];
+        let tid = u64::from(decision.tid);
         let line = &mut self.line;
-        line.begin().text(&text.head).text(tid).put(b",\"ts\":");
+        line.begin().text(&text.head).number(tid).put(b",\"ts\":");
         let ts = line.place();
         line.micros(start - self.base_ns);
         let ts = (ts, line.place());
@@ -636,138 +1006,64 @@ impl<'o> Chrome<'o> {
             line.text(&self.rare_args);
         }
         line.put(b"}}");
-        if launched {
-            state.launched.insert(correlation_id);
+        if decision.flags & ARROW != 0 {
             line.put(b",\n{\"ph\":\"s\",\"id\":").again(correlation);
-            line.put(b",\"pid\":").number(state.pid).put(b",\"tid\":");
-            line.text(tid).put(b",\"ts\":").again(ts);
+            line.put(b",\"pid\":").number(process.pid).put(b",\"tid\":");
+            line.number(tid).put(b",\"ts\":").again(ts);
             line.put(b",\"cat\":\"ac2g\",\"name\":\"ac2g\"}");
         }
-        self.out.block.extend_from_slice(line.as_bytes());
-        self.report.calls += 1;
-    }
-
-    /// Index of the row of a device and stream.
-    #[inline]
-    fn stream_row(
-        &mut self,
-        process: &Process<'_>,
-        index: usize,
-        device: usize,
-        stream: usize,
-    ) -> usize {
-        let state = &mut self.states[index];
-        let key = (device as u64) << 32 | stream as u64;
-        if state.newest_stream.0 == key {
-            return state.newest_stream.1 as usize;
-        }
-        let at = match state.streams.get(&key) {
-            Some(&at) => at,
-            None => {
-                let at = state.stream_rows.len() as u32;
-                state.streams.insert(key, at);
-                let number = process
-                    .devices
-                    .get(device)
-                    .map_or(0, |device| device.number);
-                let stream = &process.streams[stream];
-                let pid = state.gpu_pid + number;
-                let mut args = b"\"device\":".to_vec();
-                push_u64(&mut args, number);
-                args.extend_from_slice(b",\"stream\":");
-                push_u64(&mut args, stream.number);
-                if stream.handle != 0 {
-                    args.extend_from_slice(b",\"stream handle\":");
-                    push_hex(&mut args, stream.handle);
-                }
-                if !stream.known {
-                    args.extend_from_slice(b",\"stream known\":false");
-                }
-                let queue_args = queue_args(&args, process, 0);
-                state.stream_rows.push(StreamRow {
-                    lanes: FlatLanes::default(),
-                    heads: vec![format!("{pid},\"tid\":{},\"ts\":", stream.number).into_bytes()],
-                    args,
-                    queue: 0,
-                    queue_args,
-                });
-                let mut rows = Vec::new();
-                name_thread(
-                    &mut rows,
-                    pid,
-                    stream.number,
-                    &stream_name(stream),
-                    stream.number,
-                );
-                self.rows.extend_from_slice(&rows);
-                self.out.block.extend_from_slice(&rows);
-                at
-            }
-        };
-        state.newest_stream = (key, at);
-        at as usize
+        out.extend_from_slice(line.as_bytes());
     }
 
     fn work(
         &mut self,
-        process: &mut Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        start: u64,
-        end: u64,
+        process: &Process<'_>,
+        item: &Item<'_>,
+        decision: Decision,
+        out: &mut Vec<u8>,
     ) {
-        let (device, stream) = (process.device(record), process.stream(record));
-        let row = self.stream_row(process, index, device, stream);
-        let state = &mut self.states[index];
-        let stream_row = &mut state.stream_rows[row];
-        let lane = stream_row.lanes.place(start, end);
-        if lane > 0 {
-            self.report.overlaps += 1;
+        let (record, start, end) = (&item.record, item.place.start, item.place.end);
+        let texts = &mut self.texts[item.process()];
+        let row = decision.row as usize;
+        if !matches!(texts.streams.get(row), Some(Some(_))) {
+            texts.add_stream(process, record, row);
         }
-        if lane == stream_row.heads.len() {
-            let number = process
-                .devices
-                .get(device)
-                .map_or(0, |device| device.number);
-            let pid = state.gpu_pid + number;
-            let tid = state.next_lane_tid;
-            state.next_lane_tid += 1;
-            stream_row
-                .heads
-                .push(format!("{pid},\"tid\":{tid},\"ts\":").into_bytes());
-            let stream = &process.streams[stream];
-            let name = format!("{} (overlap {lane})", stream_name(stream).trim_end());
-            let mut rows = Vec::new();
-            name_thread(&mut rows, pid, tid, &name, stream.number);
-            self.rows.extend_from_slice(&rows);
-            self.out.block.extend_from_slice(&rows);
+        let Some(Some(stream)) = texts.streams.get_mut(row) else {
+            return;
+        };
+        if stream.tid != decision.tid {
+            stream.tid = decision.tid;
+            stream.head.clear();
+            push_u64(&mut stream.head, stream.gpu_pid);
+            stream.head.extend_from_slice(b",\"tid\":");
+            push_u64(&mut stream.head, decision.tid.into());
+            stream.head.extend_from_slice(b",\"ts\":");
         }
-        let target = process
-            .launches
-            .target(record.correlation_id(), record.ancestor_id());
         let is_kernel = record.kind() == Some(Kind::Dispatch);
         // Copies have no queue; kineto writes 0.
         let queue = if is_kernel { record.queue() } else { 0 };
-        if stream_row.queue != queue {
-            stream_row.queue = queue;
-            stream_row.queue_args = queue_args(&stream_row.args, process, queue);
+        if stream.queue != queue {
+            stream.queue = queue;
+            stream.queue_args = queue_args(&stream.args, process, queue);
         }
         let kernel = if is_kernel {
-            let at = process.kernel(record.kernel_id());
-            if at >= state.kernels.len() {
-                state.add_kernels(process);
+            let (at, is_new) = texts.kernel_numbers.of(record.kernel_id());
+            if is_new {
+                texts.add_kernel(process, record.kernel_id());
             }
-            let text = &mut state.kernels[at];
+            let text = &mut texts.kernels[at];
             let words = record.words();
             if words[11..16] != text.shape_of {
                 text.shape_of.copy_from_slice(&words[11..16]);
                 shape_args(&mut text.shape, process, record, &text.name);
             }
-            Some(&state.kernels[at])
+            Some(&texts.kernels[at])
         } else {
             None
         };
-        let stream_row = &state.stream_rows[row];
+        let Some(Some(stream)) = texts.streams.get(row) else {
+            return;
+        };
         let line = &mut self.line;
         let (kind, copy_name) = copy_names(record.operation());
         line.begin();
@@ -778,14 +1074,13 @@ impl<'o> Chrome<'o> {
                 .text(copy_name.as_bytes())
                 .put(b"\",\"pid\":"),
         };
-        let head = &stream_row.heads[lane];
-        line.text(head);
+        line.text(&stream.head);
         let ts = line.place();
         line.micros(start - self.base_ns);
         let ts = (ts, line.place());
         duration_and_external(line, record, end - start);
-        line.text(&stream_row.queue_args);
-        let joined = target.unwrap_or(record.correlation_id());
+        line.text(&stream.queue_args);
+        let joined = target(record, decision.flags);
         let correlation = line.place();
         line.number(process.correlation(joined));
         let correlation = (correlation, line.place());
@@ -820,54 +1115,31 @@ impl<'o> Chrome<'o> {
             line.number(process.correlation(record.correlation_id()));
         }
         line.put(b"}}");
-        if is_kernel {
-            self.report.kernels += 1;
-        } else {
-            self.report.copies += 1;
-        }
-        let launched = target.is_some_and(|target| state.launched.contains(target));
-        match target {
-            None => self.report.unlinked += 1,
-            Some(_) if launched => self.report.arrows += 1,
-            // The call comes later in time, or lies in an earlier part.
-            Some(target) => {
-                self.report.before_launch += u64::from(!state.launched_earlier.contains(target));
-            }
-        }
-        if launched {
+        if decision.flags & ARROW != 0 {
             line.put(b",\n{\"ph\":\"f\",\"id\":").again(correlation);
-            line.put(b",\"pid\":").text(head).again(ts);
+            line.put(b",\"pid\":").text(&stream.head).again(ts);
             line.put(b",\"cat\":\"ac2g\",\"name\":\"ac2g\",\"bp\":\"e\"}");
         }
-        self.out.block.extend_from_slice(line.as_bytes());
-    }
-
-    /// The text of a string fact, once for all.
-    fn name(&mut self, process: &Process<'_>, index: usize, id: u64) {
-        self.states[index]
-            .names
-            .entry(id)
-            .or_insert_with(|| named("user_annotation", &process.name(id)));
+        out.extend_from_slice(line.as_bytes());
     }
 
     fn range(
         &mut self,
         process: &Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        start: u64,
-        end: u64,
+        item: &Item<'_>,
+        decision: Decision,
+        block: &mut Vec<u8>,
     ) {
-        let (row, lane) = self.thread_lane(process, index, record, start, end);
+        let (record, start, end) = (&item.record, item.place.start, item.place.end);
         let open = record.kind() == Some(Kind::OpenRange) || record.end() == 0;
-        self.name(process, index, record.name_id());
-        let state = &self.states[index];
-        let text = &state.names[&record.name_id()];
-        let block = &mut self.out.block;
+        let names = &mut self.texts[item.process()].names;
+        let text = names
+            .entry(record.name_id())
+            .or_insert_with(|| named("user_annotation", &process.name(record.name_id())));
         block.extend_from_slice(&text.head);
-        push_u64(block, state.pid);
+        push_u64(block, process.pid);
         block.extend_from_slice(b",\"tid\":");
-        block.extend_from_slice(&state.thread_rows[row].tids[lane]);
+        push_u64(block, decision.tid.into());
         block.extend_from_slice(b",\"ts\":");
         push_micros(block, start - self.base_ns);
         block.extend_from_slice(b",\"dur\":");
@@ -879,109 +1151,43 @@ impl<'o> Chrome<'o> {
             block.extend_from_slice(b",\"open\":true");
         }
         block.extend_from_slice(b"}}");
-        self.report.ranges += 1;
     }
 
-    fn range_by_id(
+    fn mark(
         &mut self,
         process: &Process<'_>,
-        index: usize,
-        started: &Started,
-        end: u64,
-        open: bool,
+        item: &Item<'_>,
+        decision: Decision,
+        out: &mut Vec<u8>,
     ) {
-        self.name(process, index, started.name);
-        let state = &mut self.states[index];
-        while state.range_rows <= started.lane {
-            let tid = RANGES_TID_FIRST + state.range_rows as u64;
-            state.range_rows += 1;
-            let mut rows = Vec::new();
-            name_thread(&mut rows, state.pid, tid, "ranges by id", RANGES_TID_FIRST);
-            self.rows.extend_from_slice(&rows);
-            self.out.block.extend_from_slice(&rows);
+        let record = &item.record;
+        let place = (process.pid, decision.tid, item.place.start - self.base_ns);
+        let args = &mut self.rare_args;
+        args.clear();
+        if record.kind() == Some(Kind::Scratch) {
+            let what = match record.operation() {
+                1 => "scratch alloc",
+                2 => "scratch free",
+                3 => "scratch reclaim",
+                _ => "scratch",
+            };
+            let _ = write!(
+                args,
+                "\"bytes\":{},\"hsa_queue\":{},\"duration ns\":{}",
+                record.bytes(),
+                record.queue(),
+                record.end().saturating_sub(record.start())
+            );
+            instant(out, what.as_bytes(), place, args);
+            return;
         }
-        let text = &state.names[&started.name];
-        let block = &mut self.out.block;
-        block.extend_from_slice(&text.head);
-        push_u64(block, state.pid);
-        block.extend_from_slice(b",\"tid\":");
-        push_u64(block, RANGES_TID_FIRST + started.lane as u64);
-        block.extend_from_slice(b",\"ts\":");
-        push_micros(block, started.start - self.base_ns);
-        block.extend_from_slice(b",\"dur\":");
-        push_micros(block, end.saturating_sub(started.start));
-        block.extend_from_slice(b",\"args\":{\"thread\":");
-        push_u64(block, started.thread.into());
-        block.extend_from_slice(&text.args);
-        if open {
-            block.extend_from_slice(b",\"open\":true");
+        let name = process.name(record.name_id());
+        let _ = write!(args, "\"session\":{}", record.session());
+        if !is_utf8(&name) {
+            args.extend_from_slice(b",\"name bytes\":");
+            push_hex_bytes(args, &name);
         }
-        block.extend_from_slice(b"}}");
-        self.report.ranges += 1;
-    }
-
-    fn instant(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64) {
-        let row = self.states[index].thread(process, record.thread());
-        let state = &mut self.states[index];
-        let block = &mut self.out.block;
-        block.extend_from_slice(
-            b",\n{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"",
-        );
-        let mut args: Vec<u8> = Vec::new();
-        match record.kind() {
-            Some(Kind::Alloc) => {
-                block.extend_from_slice(b"[memory]");
-                let change = state.memory.change(record);
-                let (device, kind) = match process.facts.agent(record.agent()) {
-                    Some(agent) if agent.is_gpu() => (i64::from(agent.type_index), 6),
-                    _ => (-1, 0),
-                };
-                let _ = write!(
-                    args,
-                    "\"Addr\":{},\"Bytes\":{},\"Total Allocated\":{},\"Total Reserved\":{},\"Device Id\":{device},\"Device Type\":{kind},\"correlation\":{}",
-                    record.word(11),
-                    change.bytes,
-                    change.total,
-                    change.total,
-                    process.correlation(record.correlation_id()),
-                );
-            }
-            Some(Kind::Scratch) => {
-                let what = match record.operation() {
-                    1 => "scratch alloc",
-                    2 => "scratch free",
-                    3 => "scratch reclaim",
-                    _ => "scratch",
-                };
-                block.extend_from_slice(what.as_bytes());
-                let _ = write!(
-                    args,
-                    "\"bytes\":{},\"hsa_queue\":{},\"duration ns\":{}",
-                    record.bytes(),
-                    record.queue(),
-                    record.end().saturating_sub(record.start())
-                );
-            }
-            _ => {
-                let name = process.name(record.name_id());
-                push_escaped(block, &name);
-                let _ = write!(args, "\"session\":{}", record.session());
-                if !is_utf8(&name) {
-                    args.extend_from_slice(b",\"name bytes\":");
-                    push_hex_bytes(&mut args, &name);
-                }
-            }
-        }
-        block.extend_from_slice(b"\",\"pid\":");
-        push_u64(block, state.pid);
-        block.extend_from_slice(b",\"tid\":");
-        block.extend_from_slice(&state.thread_rows[row].tids[0]);
-        block.extend_from_slice(b",\"ts\":");
-        push_micros(block, start - self.base_ns);
-        block.extend_from_slice(b",\"args\":{");
-        block.extend_from_slice(&args);
-        block.extend_from_slice(b"}}");
-        self.report.instants += 1;
+        instant(out, &name, place, args);
     }
 }
 
@@ -1097,41 +1303,75 @@ fn call_args(block: &mut Vec<u8>, record: &Record<'_>) {
     }
 }
 
-impl Visitor for Chrome<'_> {
+impl Writer for Chrome<'_> {
+    type Decision = Decision;
+    type Formatter = Events;
+
     #[inline]
-    fn item(
+    fn decide(
         &mut self,
-        process: &mut Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        start: u64,
-        end: u64,
-    ) -> Result<(), ExportError> {
-        match record.kind() {
-            Some(Kind::Api | Kind::OpenCall) => self.call(process, index, record, start, end),
-            Some(Kind::Dispatch | Kind::Copy) => self.work(process, index, record, start, end),
-            Some(Kind::Range | Kind::OpenRange) => self.range(process, index, record, start, end),
-            Some(Kind::Mark | Kind::Alloc | Kind::Scratch) => {
-                self.instant(process, index, record, start);
-            }
-            Some(Kind::RangeStart) => self.states[index].ranges.start(
-                record.word(5),
-                start,
-                record.name_id(),
-                record.session(),
-                record.thread(),
-            ),
-            Some(Kind::RangeStop) => {
-                if let Some(started) = self.states[index].ranges.stop(record.word(5)) {
-                    self.range_by_id(process, index, &started, start, false);
-                }
-            }
-            _ => return Ok(()),
+        process: &Process<'_>,
+        item: &Item<'_>,
+        inserts: &mut Inserts,
+    ) -> Decision {
+        match item.record.kind() {
+            Some(Kind::Api | Kind::OpenCall) => self.call(process, item, inserts),
+            Some(Kind::Dispatch | Kind::Copy) => self.work(process, item, inserts),
+            _ => self.rare(process, item, inserts),
         }
-        self.flow()
+    }
+
+    fn formatter(&self, processes: &[Process<'_>]) -> Events {
+        Events {
+            base_ns: self.base_ns,
+            texts: processes.iter().map(Texts::new).collect(),
+            line: Line::new(),
+            rare_args: Vec::new(),
+        }
+    }
+
+    fn stitch(
+        &mut self,
+        items: &[Item<'_>],
+        chunk: &mut Chunk<Decision>,
+    ) -> Result<(), ExportError> {
+        if self.part_launched.is_some() || self.is_full(chunk.bytes.len()) {
+            return self.stitch_events(items, chunk);
+        }
+        if self.out.is_splittable() {
+            for at in 0..chunk.inserts().len() {
+                let insert = chunk.inserts()[at];
+                self.add_row(insert.what, insert.place, insert.length, &chunk.bytes);
+            }
+        }
+        self.out.give(&mut chunk.bytes)
     }
 
     fn bytes(&self) -> u64 {
         self.out.bytes()
+    }
+}
+
+impl Formatter for Events {
+    type Decision = Decision;
+
+    #[inline]
+    fn format(
+        &mut self,
+        process: &Process<'_>,
+        item: &Item<'_>,
+        decision: Decision,
+        out: &mut Vec<u8>,
+    ) {
+        if decision.flags & NOTHING != 0 {
+            return;
+        }
+        match item.record.kind() {
+            Some(Kind::Api | Kind::OpenCall) => self.call(process, item, decision, out),
+            Some(Kind::Dispatch | Kind::Copy) => self.work(process, item, decision, out),
+            Some(Kind::Range | Kind::OpenRange) => self.range(process, item, decision, out),
+            Some(Kind::Mark | Kind::Scratch) => self.mark(process, item, decision, out),
+            _ => {}
+        }
     }
 }

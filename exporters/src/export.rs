@@ -70,7 +70,7 @@ pub struct Options<'a> {
     pub part_bytes_max: u64,
     /// Most records that are held in memory at once, to be put into order (about 64 bytes each while they are).
     pub batch_records_max: usize,
-    /// Threads that read and sort, the calling one included; with more than one, a further one writes, and as many
+    /// Threads that read, sort and format, the calling one included; with more than one, a further one writes, and as many
     /// compress where the format asks for it (one always does). The bytes are the same for any number.
     pub threads: usize,
 }
@@ -305,11 +305,11 @@ fn write(
 ) -> Result<ExportReport, ExportError> {
     let mut report = model.report();
     let (files, bytes) = if format == Format::Perfetto {
-        let mut writer = Perfetto::new(&model, output)?;
+        let mut writer = Perfetto::new(&mut model, output)?;
         crate::order::walk(&mut model, options, &mut writer)?;
         writer.finish(&mut model, &mut report)?
     } else {
-        let mut writer = Chrome::new(&model, output, options.part_bytes_max);
+        let mut writer = Chrome::new(&mut model, output, options.part_bytes_max);
         writer.begin(&model)?;
         crate::order::walk(&mut model, options, &mut writer)?;
         writer.finish(&mut model, &mut report)?

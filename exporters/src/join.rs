@@ -106,6 +106,47 @@ impl Ids {
     }
 }
 
+/// Ids below this are looked up in an array.
+const DENSE_IDS: u64 = 1 << 16;
+
+/// Numbers things from 0 in the order in which their ids are met.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers {
+    dense: Vec<u32>,
+    sparse: IdMap<u64, u32>,
+    met: u32,
+}
+
+impl Numbers {
+    /// The number of an id, and whether it is new.
+    #[inline]
+    pub(crate) fn of(&mut self, id: u64) -> (usize, bool) {
+        match self.dense.get(id as usize) {
+            Some(&number) if number != u32::MAX => (number as usize, false),
+            _ => self.find(id),
+        }
+    }
+
+    #[cold]
+    fn find(&mut self, id: u64) -> (usize, bool) {
+        if let Some(&number) = self.sparse.get(&id) {
+            return (number as usize, false);
+        }
+        let number = self.met;
+        self.met += 1;
+        if id < DENSE_IDS {
+            let dense = id as usize;
+            if self.dense.len() <= dense {
+                self.dense.resize(dense + 1, u32::MAX);
+            }
+            self.dense[dense] = number;
+        } else {
+            self.sparse.insert(id, number);
+        }
+        (number as usize, true)
+    }
+}
+
 /// Ids of one page.
 const PAGE_IDS: u64 = 64;
 /// A count of this much or more lies in the map of large counts.
@@ -139,7 +180,7 @@ pub(crate) struct LaunchTable {
     large_numbered: IdMap<u64, u32>,
     newest: (u64, u32),
     /// Page that was looked at last, plus 1, and its place.
-    looked_up: std::cell::Cell<(u64, u32)>,
+    looked_up: (u64, u32),
     /// The launch whose numbers were asked for last, and its first number.
     first_number: Option<(u64, u64)>,
     unlinked: u64,
@@ -155,15 +196,15 @@ impl LaunchTable {
     }
 
     #[inline]
-    fn find(&self, id: u64) -> Option<usize> {
+    fn find(&mut self, id: u64) -> Option<usize> {
         let page = id / PAGE_IDS;
         // Ids come in runs: the page is most often the one before, or the next one.
-        let (newest, at) = self.looked_up.get();
+        let (newest, at) = self.looked_up;
         if newest == page + 1 && (at as usize) < self.pages.len() {
             return Some(at as usize);
         }
         let at = *self.index.get(&page)?;
-        self.looked_up.set((page + 1, at));
+        self.looked_up = (page + 1, at);
         Some(at as usize)
     }
 
@@ -192,16 +233,17 @@ impl LaunchTable {
         }
     }
 
-    fn has_call(&self, id: u64) -> bool {
+    fn has_call(&mut self, id: u64) -> bool {
         id != 0
-            && self
-                .find(id)
-                .is_some_and(|at| self.pages[at].calls >> (id % PAGE_IDS) & 1 != 0)
+            && match self.find(id) {
+                Some(at) => self.pages[at].calls >> (id % PAGE_IDS) & 1 != 0,
+                None => false,
+            }
     }
 
     /// The call that device work with these ids leads to: by its correlation id, else by its ancestor.
     #[inline]
-    pub(crate) fn target(&self, correlation_id: u64, ancestor_id: u64) -> Option<u64> {
+    pub(crate) fn target(&mut self, correlation_id: u64, ancestor_id: u64) -> Option<u64> {
         if self.has_call(correlation_id) {
             Some(correlation_id)
         } else if self.has_call(ancestor_id) {
@@ -289,15 +331,20 @@ impl LaunchTable {
 
     /// True when drawn device work leads to call `id`.
     #[inline]
-    pub(crate) fn has_work(&self, id: u64) -> bool {
-        self.find(id)
-            .is_some_and(|at| self.pages[at].work >> (id % PAGE_IDS) & 1 != 0)
+    pub(crate) fn has_work(&mut self, id: u64) -> bool {
+        match self.find(id) {
+            Some(at) => self.pages[at].work >> (id % PAGE_IDS) & 1 != 0,
+            None => false,
+        }
     }
 
     /// How much drawn device work leads to call `id`, as far as it was counted.
     #[inline]
-    fn count(&self, id: u64) -> u32 {
-        self.find(id).map_or(0, |at| self.count_at(at, id))
+    fn count(&mut self, id: u64) -> u32 {
+        match self.find(id) {
+            Some(at) => self.count_at(at, id),
+            None => 0,
+        }
     }
 
     #[inline]
@@ -317,7 +364,10 @@ impl LaunchTable {
             return first;
         }
         let start = id / PAGE_IDS * PAGE_IDS;
-        let mut first = self.find(id).map_or(0, |at| self.pages[at].before);
+        let mut first = match self.find(id) {
+            Some(at) => self.pages[at].before,
+            None => 0,
+        };
         for other in start..id {
             let count = self.count(other);
             if count > 1 {

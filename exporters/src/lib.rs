@@ -19,6 +19,7 @@ mod model;
 mod order;
 mod out;
 mod perfetto;
+mod pipeline;
 mod proto;
 mod scan;
 mod text;

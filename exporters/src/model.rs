@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use strandline::Verdict;
 use strandline::Work;
@@ -36,8 +37,6 @@ const SPARE_TID_FIRST: u64 = 2_000_000_000;
 const ID_MAX: u64 = (1 << 31) - 1;
 /// Correlation ids of one process in an export of several.
 const CORRELATION_SPAN: u64 = 1 << 40;
-/// Kernel ids below this are looked up in an array.
-const DENSE_KERNELS: u64 = 1 << 16;
 
 /// The clock of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,9 +153,8 @@ pub(crate) struct Process<'a> {
     pub(crate) streams: Vec<StreamOut>,
     stream_of: IdMap<u32, u32>,
     pub(crate) threads: BTreeMap<u32, ThreadOut>,
-    pub(crate) kernels: Vec<Kernel>,
-    kernel_of: IdMap<u64, u32>,
-    dense_kernels: Vec<u32>,
+    /// Kernels that were looked up so far.
+    kernels: RwLock<IdMap<u64, Arc<Kernel>>>,
     pub(crate) operations: Vec<Operation>,
     operation_of: IdMap<u32, u32>,
     pub(crate) launches: LaunchTable,
@@ -406,9 +404,7 @@ impl<'a> Process<'a> {
             streams: Vec::new(),
             stream_of: IdMap::default(),
             threads: BTreeMap::new(),
-            kernels: Vec::new(),
-            kernel_of: IdMap::default(),
-            dense_kernels: Vec::new(),
+            kernels: RwLock::default(),
             operations: Vec::new(),
             operation_of: IdMap::default(),
             launches: LaunchTable::default(),
@@ -581,9 +577,8 @@ impl<'a> Process<'a> {
         }
     }
 
-    /// Takes up a kernel that work names for the first time.
-    #[cold]
-    fn add_kernel(&mut self, id: u64) -> usize {
+    /// Reads and demangles a kernel's name.
+    fn read_kernel(&self, id: u64) -> Kernel {
         let symbol = self.facts.kernels.get(&id).copied();
         let mut kernel = match self.facts.kernel_name(id) {
             Some(name) => Kernel {
@@ -614,17 +609,7 @@ impl<'a> Process<'a> {
             .code_objects
             .get(&kernel.symbol.code_object_id)
             .map_or(0, |object| object.agent);
-        let at = self.kernels.len();
-        if id < DENSE_KERNELS {
-            let dense = id as usize;
-            if self.dense_kernels.len() <= dense {
-                self.dense_kernels.resize(dense + 1, u32::MAX);
-            }
-            self.dense_kernels[dense] = at as u32;
-        }
-        self.kernel_of.insert(id, at as u32);
-        self.kernels.push(kernel);
-        at
+        kernel
     }
 
     fn name_operations(&mut self, found: &Found) {
@@ -811,18 +796,18 @@ impl<'a> Process<'a> {
             .map_or(0, |&at| at as usize)
     }
 
-    /// Index of a kernel; the first use of one reads and demangles its name.
-    #[inline]
-    pub(crate) fn kernel(&mut self, id: u64) -> usize {
-        if let Some(&at) = self.dense_kernels.get(id as usize)
-            && at != u32::MAX
-        {
-            return at as usize;
+    /// A kernel; the first look-up of one reads and demangles its name. Any thread may ask; who asks often remembers.
+    #[cold]
+    pub(crate) fn kernel(&self, id: u64) -> Arc<Kernel> {
+        let known = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = known.get(&id) {
+            return kernel.clone();
         }
-        match self.kernel_of.get(&id) {
-            Some(&at) => at as usize,
-            None => self.add_kernel(id),
-        }
+        drop(known);
+        // Two threads may read the same name at once, and get the same.
+        let kernel = Arc::new(self.read_kernel(id));
+        let mut known = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
+        known.entry(id).or_insert(kernel).clone()
     }
 
     /// Index of the operation of an API record.

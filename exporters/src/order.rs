@@ -2,29 +2,29 @@
 //!
 //! The records lie lane by lane, device records often newest first, and an API call lies where it ended. So the time axis
 //! is cut into stretches of at most so many records (by quantiles of a sample), and stretch by stretch the records that
-//! start in it are picked from the mapped pages, sorted and given to a visitor. A run of cells that has nothing in a
+//! start in it are picked from the mapped pages, sorted and given to a writer. A run of cells that has nothing in a
 //! stretch is not looked at: the pass over the records has noted what each one covers. Memory is that of the stretches in
 //! work, whatever the region's size and disorder.
 //!
-//! With more than one thread, stretches are picked and sorted ahead while the visitor has an earlier one; it gets them in
-//! the same order, on the calling thread.
+//! With more than one thread, stretches are picked and sorted ahead while the writer has an earlier one; it gets them in
+//! the same order (see [`crate::pipeline`]).
 //!
 //! The order is total over the records' content: time, host before device, outer before inner, then every word. Records
 //! that are equal in all that are the same record twice.
 
 use std::cmp::Ordering;
-use std::sync::mpsc::{Receiver, sync_channel};
 
 use strandline::record::{Kind, Record};
 
 use crate::clock::Clock;
 use crate::export::{ExportError, Options, Progress};
-use crate::model::{Model, Process};
+use crate::model::Model;
+use crate::pipeline::{self, Plan, Sizes, Writer};
 use crate::scan::{Place, Shown};
 
 /// How often the progress is told, records.
 const PROGRESS_STEP: u64 = 1 << 16;
-/// Threads that share stretches get several each, so that the visitor starts early; but none much smaller than this.
+/// Threads that share stretches get several each, so that the writer starts early; but none much smaller than this.
 const STRETCHES_EACH: u64 = 4;
 const SHARED_STRETCH_RECORDS: u64 = 1 << 14;
 
@@ -47,6 +47,12 @@ impl<'a> Item<'a> {
             record,
         }
     }
+
+    /// Index of its process.
+    #[inline]
+    pub(crate) fn process(&self) -> usize {
+        usize::from(self.process)
+    }
 }
 
 /// What comes first at one moment.
@@ -58,22 +64,6 @@ pub(crate) enum Group {
     Instant,
     /// Kernels and copies.
     Device,
-}
-
-/// Takes records in order.
-pub(crate) trait Visitor {
-    /// One record that starts at `start` and ends at `end`, in the output's clock.
-    fn item(
-        &mut self,
-        process: &mut Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        start: u64,
-        end: u64,
-    ) -> Result<(), ExportError>;
-
-    /// Bytes written so far.
-    fn bytes(&self) -> u64;
 }
 
 /// The group of a kind that outputs show, and whether its times are host ticks.
@@ -145,11 +135,11 @@ struct Source<'a> {
     open: Vec<Vec<u64>>,
 }
 
-/// Gives all records to the visitor, in order.
-pub(crate) fn walk(
+/// Gives all records to the writer, in order.
+pub(crate) fn walk<W: Writer>(
     model: &mut Model<'_>,
     options: &Options<'_>,
-    visitor: &mut impl Visitor,
+    writer: &mut W,
 ) -> Result<(), ExportError> {
     let mut ready = Some(Vec::new());
     let mut sources = Vec::new();
@@ -166,26 +156,27 @@ pub(crate) fn walk(
             _ => ready = None,
         }
     }
-    let mut given = Given {
-        records: 0,
-        total: model.records,
-        options,
-    };
-    if let Some(mut items) = ready {
-        for source in &sources {
-            source.pick_open((0, None), &mut items);
+    let (processes, records_total) = (&model.processes[..], model.records);
+    let mut records = 0;
+    let mut tell = |more: u64, writer: &W| {
+        let before = records;
+        records += more;
+        if let Some(progress) = options.progress
+            && (before / PROGRESS_STEP != records / PROGRESS_STEP || more == 0)
+        {
+            progress(Progress {
+                records,
+                records_total,
+                bytes: writer.bytes(),
+            });
         }
-        items.sort_by(compare);
-        given.give(&items, &mut model.processes, visitor)?;
-        given.tell(visitor.bytes());
-        return Ok(());
-    }
-    // One stretch is with the visitor, one with each thread that picks.
-    let pickers = options.threads.saturating_sub(1);
-    let held = options.batch_records_max as u64 / (pickers as u64 + 1);
-    let mut each = held.max(1);
-    if pickers > 0 {
-        let share = model.records / (STRETCHES_EACH * pickers as u64);
+    };
+    let threads = options.threads.max(1);
+    // One stretch is decided about while each thread picks another one.
+    let held_max = if threads > 1 { threads + 1 } else { 1 };
+    let mut each = (options.batch_records_max / held_max).max(1) as u64;
+    if threads > 1 {
+        let share = model.records / (STRETCHES_EACH * threads as u64);
         each = each.min(share.max(SHARED_STRETCH_RECORDS));
     }
     let cuts = cuts(&model.samples, model.records.div_ceil(each));
@@ -193,83 +184,46 @@ pub(crate) fn walk(
         let from = at.checked_sub(1).map_or(0, |before| cuts[before]);
         (from, cuts.get(at).copied())
     };
-    if pickers == 0 {
+    if let Some(mut items) = ready {
+        for source in &sources {
+            source.pick_open((0, None), &mut items);
+        }
+        items.sort_by(compare);
+        let (mut formatter, mut sizes) = (writer.formatter(processes), Sizes::new(1));
+        pipeline::alone(
+            writer,
+            &mut formatter,
+            processes,
+            &items,
+            &mut sizes,
+            &mut tell,
+        )?;
+    } else if threads == 1 {
         let mut items = Vec::new();
+        let (mut formatter, mut sizes) = (writer.formatter(processes), Sizes::new(1));
         for at in 0..=cuts.len() {
             fill(&sources, stretch(at), &mut items);
-            given.give(&items, &mut model.processes, visitor)?;
+            pipeline::alone(
+                writer,
+                &mut formatter,
+                processes,
+                &items,
+                &mut sizes,
+                &mut tell,
+            )?;
         }
     } else {
-        let stretches = cuts.len() + 1;
-        let pickers = pickers.min(stretches);
-        let (sources, stretch) = (&sources, &stretch);
-        std::thread::scope(|scope| {
-            let ahead: Vec<Receiver<Vec<Item<'_>>>> = (0..pickers)
-                .map(|first| {
-                    // No room in the channel: a thread waits with its stretch until the visitor asks for it.
-                    let (give, take) = sync_channel(0);
-                    scope.spawn(move || {
-                        for at in (first..stretches).step_by(pickers) {
-                            let mut items = Vec::new();
-                            fill(sources, stretch(at), &mut items);
-                            if give.send(items).is_err() {
-                                // The visitor has failed.
-                                break;
-                            }
-                        }
-                    });
-                    take
-                })
-                .collect();
-            for at in 0..stretches {
-                // A thread that is gone has panicked, and the scope passes that on.
-                let Ok(items) = ahead[at % pickers].recv() else {
-                    break;
-                };
-                given.give(&items, &mut model.processes, visitor)?;
-            }
-            Ok(())
-        })?;
+        let plan = Plan {
+            threads,
+            stretches: cuts.len() + 1,
+            held_max,
+        };
+        let sources = &sources;
+        let fill = |at: usize, items: &mut Vec<_>| fill(sources, stretch(at), items);
+        pipeline::shared(writer, processes, plan, &fill, &mut tell)?;
     }
-    given.tell(visitor.bytes());
+    tell(0, writer);
     Ok(())
-}
-
-/// Counts what the visitor got.
-struct Given<'o> {
-    records: u64,
-    total: u64,
-    options: &'o Options<'o>,
-}
-
-impl Given<'_> {
-    fn tell(&self, bytes: u64) {
-        if let Some(progress) = self.options.progress {
-            progress(Progress {
-                records: self.records,
-                records_total: self.total,
-                bytes,
-            });
-        }
-    }
-
-    fn give(
-        &mut self,
-        items: &[Item<'_>],
-        processes: &mut [Process<'_>],
-        visitor: &mut impl Visitor,
-    ) -> Result<(), ExportError> {
-        for item in items {
-            let index = usize::from(item.process);
-            let Place { start, end, .. } = item.place;
-            visitor.item(&mut processes[index], index, &item.record, start, end)?;
-            self.records += 1;
-            if self.records.is_multiple_of(PROGRESS_STEP) {
-                self.tell(visitor.bytes());
-            }
-        }
-        Ok(())
-    }
 }
 
 /// All records that start in a stretch, in order.

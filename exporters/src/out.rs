@@ -20,8 +20,6 @@ use crate::gzip::{Deflate, Member};
 
 /// Bytes of one block given to the system or to the compressor at once.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Room beyond a block, so that one event more does not move it.
-const BLOCK_ROOM: usize = 64 << 10;
 /// Blocks on their way to the thread that writes.
 const BLOCKS_WAITING: usize = 4;
 
@@ -156,12 +154,13 @@ struct Part {
 /// What an export writes to: one target, or several parts of it.
 #[derive(Debug)]
 pub(crate) struct Output<'a> {
-    /// What was appended and not yet handed on. Writers append to it and call [`Output::flow`].
+    /// What was appended and not yet handed on. Who appends to it calls [`Output::flow`].
     pub(crate) block: Vec<u8>,
     sink: Option<Sink<'a>>,
     target: PathBuf,
     /// True when files are written by a thread of their own.
     apart: bool,
+    gzip: bool,
     /// Threads that compress.
     compressors: usize,
     force: bool,
@@ -191,10 +190,11 @@ impl<'a> Output<'a> {
         options: &Options<'_>,
     ) -> Result<Self, ExportError> {
         let mut output = Self {
-            block: Vec::with_capacity(BLOCK_BYTES + BLOCK_ROOM),
+            block: Vec::with_capacity(BLOCK_BYTES),
             sink: None,
             target: target.to_owned(),
             apart: gzip || options.threads > 1,
+            gzip,
             compressors: if gzip { options.threads.max(1) } else { 0 },
             force: options.force,
             parts: Vec::new(),
@@ -219,10 +219,11 @@ impl<'a> Output<'a> {
             Sink::Writer(writer)
         };
         Ok(Self {
-            block: Vec::with_capacity(BLOCK_BYTES + BLOCK_ROOM),
+            block: Vec::with_capacity(BLOCK_BYTES),
             sink: Some(sink),
             target: PathBuf::from("-"),
             apart: false,
+            gzip,
             compressors: 0,
             force: false,
             parts: Vec::new(),
@@ -328,13 +329,42 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Hands the block on when it is full. Call between events.
+    /// Hands the block on when it is full.
     #[inline]
     pub(crate) fn flow(&mut self) -> Result<(), ExportError> {
         if self.block.len() >= BLOCK_BYTES {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// Appends some bytes.
+    pub(crate) fn append(&mut self, mut bytes: &[u8]) -> Result<(), ExportError> {
+        while self.block.len() + bytes.len() >= BLOCK_BYTES {
+            let (now, later) = bytes.split_at(BLOCK_BYTES.saturating_sub(self.block.len()));
+            self.block.extend_from_slice(now);
+            bytes = later;
+            self.flush()?;
+        }
+        self.block.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Appends some bytes, without copying them where that can be, and leaves an empty vector for others.
+    pub(crate) fn give(&mut self, bytes: &mut Vec<u8>) -> Result<(), ExportError> {
+        if self.gzip {
+            // What is compressed as one block must not depend on who gives how much at once.
+            let appended = self.append(bytes);
+            bytes.clear();
+            return appended;
+        }
+        if !self.block.is_empty() {
+            self.flush()?;
+        }
+        std::mem::swap(&mut self.block, bytes);
+        let flushed = self.flush();
+        std::mem::swap(&mut self.block, bytes);
+        flushed
     }
 
     fn flush(&mut self) -> Result<(), ExportError> {
@@ -354,7 +384,7 @@ impl<'a> Output<'a> {
                 let next = thread
                     .as_ref()
                     .and_then(|thread| thread.empty.try_recv().ok())
-                    .unwrap_or_else(|| Vec::with_capacity(BLOCK_BYTES + BLOCK_ROOM));
+                    .unwrap_or_default();
                 let block = std::mem::replace(&mut self.block, next);
                 let taken = thread.as_mut().is_some_and(|one| one.give(block));
                 if taken {

@@ -23,12 +23,13 @@ use strandline::hash;
 use strandline::record::{Kind, Record, api_arg, domain, high, low};
 
 use crate::export::{ExportError, ExportReport};
-use crate::join::{IdMap, Ids};
+use crate::join::{IdMap, Ids, LaunchTable, Numbers};
 use crate::lanes::{FlatLanes, NestedLanes, RangesById, Started};
 use crate::memory::Memory;
-use crate::model::{Model, Process, copy_names};
-use crate::order::Visitor;
+use crate::model::{Kernel, Model, Process, copy_names};
+use crate::order::Item;
 use crate::out::Output;
+use crate::pipeline::{Chunk, Formatter, Inserts, What, Writer};
 use crate::proto::{Small, bytes, message, text, uint, varint, varint_bytes};
 use crate::text::is_utf8;
 
@@ -203,7 +204,7 @@ macro_rules! annotation {
 /// Interned ids of specifications: two stages, then queues.
 const STAGE_KERNEL: u64 = 1;
 const STAGE_COPY: u64 = 2;
-const QUEUE_FIRST: u64 = 3;
+const QUEUE_FIRST: u32 = 3;
 /// Interned names of copies come first, then those of kernels in the order in which they are met.
 const FIRST_KERNEL: u64 = 7;
 /// Shapes of one kernel that are interned; more of them are written out each time.
@@ -233,7 +234,8 @@ struct Thread {
     sequence: u64,
     uuid: u64,
     lanes: NestedLanes,
-    lane_uuids: Vec<u64>,
+    /// Lanes that have a track.
+    lanes_named: usize,
     /// Which names this sequence has interned.
     names: Vec<bool>,
 }
@@ -253,11 +255,11 @@ struct KernelShapes {
     shapes: Vec<Shape>,
     newest: usize,
     /// Interned id of the kernel with its first shape.
-    first_iid: u64,
+    first_iid: u32,
 }
 
 /// A kernel as it is launched again and again: with its sizes, on one stream and queue. Everything that this decides is
-/// interned with the kernel, or encoded once.
+/// interned with the kernel, or encoded once by each thread that formats.
 #[derive(Debug)]
 struct Shape {
     /// Words 11 to 15 of its dispatches.
@@ -265,10 +267,18 @@ struct Shape {
     queue: u64,
     /// Device and stream.
     row: u64,
+    /// Interned ids of the kernel with this shape, and of the queue.
+    iid: u32,
+    queue_iid: u32,
+}
+
+/// A shape's bytes.
+#[derive(Debug)]
+struct ShapeFields {
     /// Fields of the render stage: stage, queue, context, GPU, name, kernel.
-    stage_fields: Vec<u8>,
+    stage: Vec<u8>,
     /// Fields of the launch: sizes, device, stream.
-    launch_fields: Vec<u8>,
+    launch: Vec<u8>,
 }
 
 /// A stream on a device.
@@ -305,12 +315,14 @@ struct State {
     threads: IdMap<u32, u32>,
     thread_list: Vec<Thread>,
     newest_thread: Option<(u32, u32)>,
+    launches: LaunchTable,
+    /// Which operations wait for the device.
+    waiting: Vec<Waiting>,
+    kernel_numbers: Numbers,
     kernels: Vec<KernelShapes>,
-    next_kernel: u64,
-    /// Sequence and flags of GPU packets, encoded.
-    gpu_header: Vec<u8>,
+    next_kernel: u32,
     copies: [bool; 6],
-    queues: IdMap<(u64, u64), u64>,
+    queues: IdMap<(u64, u64), u32>,
     stream_handles: Vec<bool>,
     rows: IdMap<u64, u32>,
     row_list: Vec<StreamRow>,
@@ -328,6 +340,54 @@ struct State {
     depths: IdMap<u64, u32>,
     depth_list: Vec<Depth>,
     ends: BinaryHeap<Reverse<(u64, u32)>>,
+}
+
+/// What an operation waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    Nothing,
+    Stream,
+    Device,
+}
+
+/// What a host event needs to know of those before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host {
+    /// Work that the call launched: the first number, and how much.
+    first: u64,
+    count: u32,
+    sequence: u32,
+    /// Place of its name among those of the process.
+    name: u32,
+    lane: u32,
+    /// True when its sequence does not know the name yet.
+    is_new: bool,
+    /// True when the end is written later.
+    waits: bool,
+}
+
+/// What an event needs to know of those before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Decision {
+    /// Written already, or nothing to write.
+    Nothing,
+    /// A call, range, mark or scratch event.
+    Host(Host),
+    /// A kernel, in one of its shapes.
+    Kernel {
+        event: u64,
+        target: u64,
+        number: u32,
+        iid: u32,
+        queue: u32,
+        /// True when the kernel has too many shapes, and this one is written out.
+        is_odd: bool,
+    },
+    Copy {
+        event: u64,
+        target: u64,
+        queue: u32,
+    },
 }
 
 /// Writes Perfetto's protobuf.
@@ -430,7 +490,7 @@ fn shape_args(
     number: u32,
     process: &Process<'_>,
     record: &Record<'_>,
-    kernel: usize,
+    kernel: &Kernel,
 ) {
     let (grid, block) = (process.grid(record), record.block());
     let product = |size: [u32; 3]| {
@@ -441,7 +501,7 @@ fn shape_args(
     arg(out, number, arg!("grid_size"), product(grid));
     arg(out, number, arg!("queue"), record.queue());
     let (private, group) = (low(record.word(14)), high(record.word(14)));
-    let of_symbol = process.kernels[kernel].symbol.group_bytes;
+    let of_symbol = kernel.symbol.group_bytes;
     let dynamic = group.saturating_sub(of_symbol);
     arg(out, number, arg!("shared_mem_dynamic"), dynamic.into());
     if private != 0 {
@@ -513,16 +573,98 @@ mod thing {
     pub(super) const EVENTS: u64 = 9;
 }
 
+fn begin_process(block: &mut Vec<u8>, process: &Process<'_>, state: &State) {
+    let anchors = process.clock_anchors();
+    packet(block, state.main, CLEARED, None, |out| {
+        defaults(out, None);
+        message(out, field::CLOCK_SNAPSHOT, |out| {
+            let first = anchors.first().copied().unwrap_or_default();
+            let vendor_ns = if anchors.is_empty() {
+                process.scan.first_ns.min(process.scan.last_ns)
+            } else {
+                first.vendor_ns
+            };
+            clocks(out, process, vendor_ns, &first);
+        });
+        message(out, field::INTERNED_DATA, |out| {
+            for (at, name) in CATEGORY_NAMES.iter().enumerate() {
+                named(out, field::CATEGORIES, at as u64 + 1, name.as_bytes());
+            }
+            for (at, name) in ANNOTATION_NAMES.iter().enumerate() {
+                named(out, field::ANNOTATION_NAMES, at as u64 + 1, name.as_bytes());
+            }
+        });
+    });
+    packet(block, state.main, NEEDS_STATE, None, |out| {
+        message(out, field::TRACK_DESCRIPTOR, |out| {
+            uint(out, 1, state.process_uuid);
+            message(out, 3, |out| {
+                uint(out, 1, process.pid);
+                text(out, 6, process.program().as_bytes());
+                let rank = process.trace.header().rank;
+                if rank >= 0 {
+                    bytes(out, 8, format!("rank {rank}").as_bytes());
+                }
+            });
+        });
+    });
+    if !process.notes.is_empty() {
+        packet(block, state.main, NEEDS_STATE, None, |out| {
+            message(out, field::TRACK_DESCRIPTOR, |out| {
+                uint(out, 1, unique(process.identity, thing::QUALITY, 0));
+                let name = format!("Recording quality [{}]", process.pid);
+                bytes(out, 2, name.as_bytes());
+                let about =
+                    "What Strandline says of this trace: what is missing, lost, late or not drawn";
+                bytes(out, 14, about.as_bytes());
+            });
+        });
+    }
+    packet(block, state.gpu, CLEARED, None, |out| {
+        defaults(out, None);
+        message(out, field::INTERNED_DATA, |out| {
+            message(out, field::CONTEXTS, |out| {
+                uint(out, 1, state.context);
+                uint(out, 2, process.pid);
+                uint(out, 3, state.api);
+            });
+            specification(out, STAGE_KERNEL, "Kernel", "A kernel on the GPU", 2);
+            specification(out, STAGE_COPY, "Memcpy", "A memory copy", 0);
+            for (at, name) in ARG_NAMES.iter().enumerate() {
+                named(out, field::ARG_NAMES, at as u64 + 1, name.as_bytes());
+            }
+        });
+    });
+}
+
+/// Which operations of a process wait for the device.
+fn waiting(process: &Process<'_>) -> Vec<Waiting> {
+    process
+        .operations
+        .iter()
+        .map(|operation| {
+            if STREAM_WAITS.contains(&&operation.name[..]) {
+                Waiting::Stream
+            } else if DEVICE_WAITS.contains(&&operation.name[..]) {
+                Waiting::Device
+            } else {
+                Waiting::Nothing
+            }
+        })
+        .collect()
+}
+
 impl<'o> Perfetto<'o> {
     /// Begins the file: snapshots, metadata, processes, GPUs.
-    pub(crate) fn new(model: &Model<'_>, out: Output<'o>) -> Result<Self, ExportError> {
+    pub(crate) fn new(model: &mut Model<'_>, out: Output<'o>) -> Result<Self, ExportError> {
         let mut writer = Self {
             out,
             states: Vec::new(),
             report: model.report(),
             taken_sequences: std::collections::BTreeSet::new(),
         };
-        for process in &model.processes {
+        let mut text = Vec::new();
+        for process in &mut model.processes {
             let identity = process.identity;
             let first = unique(identity, thing::SEQUENCES, 0) % (1 << SEQUENCE_BITS);
             let mut state = State {
@@ -537,9 +679,11 @@ impl<'o> Perfetto<'o> {
                 threads: IdMap::default(),
                 thread_list: Vec::new(),
                 newest_thread: None,
+                launches: std::mem::take(&mut process.launches),
+                waiting: waiting(process),
+                kernel_numbers: Numbers::default(),
                 kernels: Vec::new(),
                 next_kernel: 1,
-                gpu_header: Vec::new(),
                 copies: [false; 6],
                 queues: IdMap::default(),
                 stream_handles: vec![false; process.streams.len()],
@@ -557,98 +701,31 @@ impl<'o> Perfetto<'o> {
                 depth_list: Vec::new(),
                 ends: BinaryHeap::new(),
             };
-            state.main = writer.sequence(&mut state);
-            state.gpu = writer.sequence(&mut state);
-            uint(&mut state.gpu_header, field::SEQUENCE, state.gpu);
-            uint(&mut state.gpu_header, field::SEQUENCE_FLAGS, NEEDS_STATE);
-            writer.begin_process(process, &state);
+            state.main = writer.sequence(&mut state.next_sequence);
+            state.gpu = writer.sequence(&mut state.next_sequence);
+            begin_process(&mut text, process, &state);
             writer.states.push(state);
         }
-        writer.begin_file(model);
-        writer.out.flow()?;
+        writer.begin_file(&mut text, model);
+        writer.out.append(&text)?;
         Ok(writer)
     }
 
     /// The next sequence id of a process that no other process of the file uses.
-    fn sequence(&mut self, state: &mut State) -> u64 {
+    fn sequence(&mut self, next: &mut u64) -> u64 {
         loop {
-            let id = state.next_sequence % (1 << SEQUENCE_BITS) + 1;
-            state.next_sequence += 1;
+            let id = *next % (1 << SEQUENCE_BITS) + 1;
+            *next += 1;
             if self.taken_sequences.insert(id) {
                 return id;
             }
         }
     }
 
-    fn begin_process(&mut self, process: &Process<'_>, state: &State) {
-        let block = &mut self.out.block;
-        let anchors = process.clock_anchors();
-        packet(block, state.main, CLEARED, None, |out| {
-            defaults(out, None);
-            message(out, field::CLOCK_SNAPSHOT, |out| {
-                let first = anchors.first().copied().unwrap_or_default();
-                let vendor_ns = if anchors.is_empty() {
-                    process.scan.first_ns.min(process.scan.last_ns)
-                } else {
-                    first.vendor_ns
-                };
-                clocks(out, process, vendor_ns, &first);
-            });
-            message(out, field::INTERNED_DATA, |out| {
-                for (at, name) in CATEGORY_NAMES.iter().enumerate() {
-                    named(out, field::CATEGORIES, at as u64 + 1, name.as_bytes());
-                }
-                for (at, name) in ANNOTATION_NAMES.iter().enumerate() {
-                    named(out, field::ANNOTATION_NAMES, at as u64 + 1, name.as_bytes());
-                }
-            });
-        });
-        packet(block, state.main, NEEDS_STATE, None, |out| {
-            message(out, field::TRACK_DESCRIPTOR, |out| {
-                uint(out, 1, state.process_uuid);
-                message(out, 3, |out| {
-                    uint(out, 1, process.pid);
-                    text(out, 6, process.program().as_bytes());
-                    let rank = process.trace.header().rank;
-                    if rank >= 0 {
-                        bytes(out, 8, format!("rank {rank}").as_bytes());
-                    }
-                });
-            });
-        });
-        if !process.notes.is_empty() {
-            packet(block, state.main, NEEDS_STATE, None, |out| {
-                message(out, field::TRACK_DESCRIPTOR, |out| {
-                    uint(out, 1, unique(process.identity, thing::QUALITY, 0));
-                    let name = format!("Recording quality [{}]", process.pid);
-                    bytes(out, 2, name.as_bytes());
-                    let about = "What Strandline says of this trace: what is missing, lost, late or not drawn";
-                    bytes(out, 14, about.as_bytes());
-                });
-            });
-        }
-        packet(block, state.gpu, CLEARED, None, |out| {
-            defaults(out, None);
-            message(out, field::INTERNED_DATA, |out| {
-                message(out, field::CONTEXTS, |out| {
-                    uint(out, 1, state.context);
-                    uint(out, 2, process.pid);
-                    uint(out, 3, state.api);
-                });
-                specification(out, STAGE_KERNEL, "Kernel", "A kernel on the GPU", 2);
-                specification(out, STAGE_COPY, "Memcpy", "A memory copy", 0);
-                for (at, name) in ARG_NAMES.iter().enumerate() {
-                    named(out, field::ARG_NAMES, at as u64 + 1, name.as_bytes());
-                }
-            });
-        });
-    }
-
-    fn begin_file(&mut self, model: &Model<'_>) {
+    fn begin_file(&self, block: &mut Vec<u8>, model: &Model<'_>) {
         let Some(state) = self.states.first() else {
             return;
         };
-        let block = &mut self.out.block;
         let main = state.main;
         let mut gpus: Vec<Option<&crate::model::Device<'_>>> = Vec::new();
         for device in model.processes.iter().flat_map(|process| &process.devices) {
@@ -709,40 +786,40 @@ impl<'o> Perfetto<'o> {
         report: &mut ExportReport,
     ) -> Result<(Vec<std::path::PathBuf>, u64), ExportError> {
         for (index, process) in model.processes.iter().enumerate() {
-            self.settle_waits(index, u64::MAX);
-            self.settle_depths(index, u64::MAX);
+            let mut inserts = Inserts::default();
+            self.settle_waits(index, u64::MAX, &mut inserts);
+            self.settle_depths(index, u64::MAX, &mut inserts);
             for at in 0..self.states[index].depth_list.len() {
-                self.write_depth(index, at);
+                self.write_depth(index, at, &mut inserts);
             }
             for started in self.states[index].ranges.drain() {
                 let end = process
                     .out_ns(process.close_ns(started.session))
                     .max(started.start);
-                self.range_by_id(process, index, &started, end, true);
-                self.out.flow()?;
+                self.range_by_id(process, index, &started, end, true, &mut inserts);
             }
-            self.notes(process, index);
+            let mut text = inserts.take().1;
+            self.notes(process, index, &mut text);
             if let [_, last] = process.clock_anchors()[..] {
                 let state = &self.states[index];
-                packet(&mut self.out.block, state.main, NEEDS_STATE, None, |out| {
+                packet(&mut text, state.main, NEEDS_STATE, None, |out| {
                     message(out, field::CLOCK_SNAPSHOT, |out| {
                         clocks(out, process, last.vendor_ns, &last);
                     });
                 });
             }
-            self.out.flow()?;
+            self.out.append(&text)?;
         }
         *report = self.report;
         self.out.commit()
     }
 
-    fn notes(&mut self, process: &Process<'_>, index: usize) {
+    fn notes(&self, process: &Process<'_>, index: usize, block: &mut Vec<u8>) {
         let mut notes: Vec<_> = process.notes.iter().collect();
         notes.sort_by_key(|note| (note.start, Reverse(note.end)));
         let main = self.states[index].main;
         let track = unique(process.identity, thing::QUALITY, 0);
         for note in notes {
-            let block = &mut self.out.block;
             let start = process.out_ns(note.start);
             let event = |out: &mut Vec<u8>, kind| {
                 message(out, field::TRACK_EVENT, |out| {
@@ -767,7 +844,14 @@ impl<'o> Perfetto<'o> {
     }
 
     /// Index of a thread's state; its first packets are written when it is new.
-    fn thread(&mut self, process: &Process<'_>, index: usize, thread: u32) -> usize {
+    #[inline]
+    fn thread(
+        &mut self,
+        process: &Process<'_>,
+        index: usize,
+        thread: u32,
+        inserts: &mut Inserts,
+    ) -> usize {
         let state = &mut self.states[index];
         if let Some((newest, at)) = state.newest_thread
             && newest == thread
@@ -776,146 +860,98 @@ impl<'o> Perfetto<'o> {
         }
         let at = match state.threads.get(&thread) {
             Some(&at) => at,
-            None => {
-                let mut state = std::mem::replace(&mut self.states[index], State::hollow());
-                let sequence = self.sequence(&mut state);
-                let uuid = unique(process.identity, thing::THREAD, thread.into());
-                let at = state.thread_list.len() as u32;
-                state.threads.insert(thread, at);
-                let block = &mut self.out.block;
-                packet(block, sequence, CLEARED, None, |out| {
-                    defaults(out, Some(uuid));
-                    message(out, field::INTERNED_DATA, |out| {
-                        for (at, name) in CATEGORY_NAMES.iter().enumerate() {
-                            named(out, field::CATEGORIES, at as u64 + 1, name.as_bytes());
-                        }
-                        for (at, name) in ANNOTATION_NAMES.iter().enumerate() {
-                            named(out, field::ANNOTATION_NAMES, at as u64 + 1, name.as_bytes());
-                        }
-                    });
-                    message(out, field::TRACK_DESCRIPTOR, |out| {
-                        uint(out, 1, uuid);
-                        uint(out, 5, state.process_uuid);
-                        message(out, 4, |out| {
-                            let known = process.threads.get(&thread);
-                            let tid = known.map_or(u64::from(thread), |known| known.tid);
-                            uint(out, 1, process.pid);
-                            uint(out, 2, tid);
-                            let own = known.and_then(|known| known.name.clone());
-                            let name = match own {
-                                Some(name) => name,
-                                None if tid == process.pid => process.program().to_owned(),
-                                None if thread == 0 => "unknown thread".to_owned(),
-                                None => format!("thread {thread}"),
-                            };
-                            text(out, 5, name.as_bytes());
-                        });
-                    });
-                });
-                state.thread_list.push(Thread {
-                    sequence,
-                    uuid,
-                    lanes: NestedLanes::default(),
-                    lane_uuids: vec![uuid],
-                    names: Vec::new(),
-                });
-                self.states[index] = state;
-                at
-            }
+            None => self.add_thread(process, index, thread, inserts),
         };
         self.states[index].newest_thread = Some((thread, at));
         at as usize
     }
 
-    /// The lane of a span on its thread.
-    fn thread_lane(
+    /// Makes a thread's state and writes its first packet.
+    #[cold]
+    fn add_thread(
         &mut self,
         process: &Process<'_>,
         index: usize,
-        record: &Record<'_>,
-        start: u64,
-        end: u64,
+        thread: u32,
+        inserts: &mut Inserts,
+    ) -> u32 {
+        let mut next = self.states[index].next_sequence;
+        let sequence = self.sequence(&mut next);
+        let state = &mut self.states[index];
+        state.next_sequence = next;
+        let uuid = unique(process.identity, thing::THREAD, thread.into());
+        let at = state.thread_list.len() as u32;
+        state.threads.insert(thread, at);
+        inserts.add(What::Definition, |block| {
+            packet(block, sequence, CLEARED, None, |out| {
+                defaults(out, Some(uuid));
+                message(out, field::INTERNED_DATA, |out| {
+                    for (at, name) in CATEGORY_NAMES.iter().enumerate() {
+                        named(out, field::CATEGORIES, at as u64 + 1, name.as_bytes());
+                    }
+                    for (at, name) in ANNOTATION_NAMES.iter().enumerate() {
+                        named(out, field::ANNOTATION_NAMES, at as u64 + 1, name.as_bytes());
+                    }
+                });
+                message(out, field::TRACK_DESCRIPTOR, |out| {
+                    uint(out, 1, uuid);
+                    uint(out, 5, state.process_uuid);
+                    message(out, 4, |out| {
+                        let known = process.threads.get(&thread);
+                        let tid = known.map_or(u64::from(thread), |known| known.tid);
+                        uint(out, 1, process.pid);
+                        uint(out, 2, tid);
+                        let own = known.and_then(|known| known.name.clone());
+                        let name = match own {
+                            Some(name) => name,
+                            None if tid == process.pid => process.program().to_owned(),
+                            None if thread == 0 => "unknown thread".to_owned(),
+                            None => format!("thread {thread}"),
+                        };
+                        text(out, 5, name.as_bytes());
+                    });
+                });
+            });
+        });
+        state.thread_list.push(Thread {
+            sequence,
+            uuid,
+            lanes: NestedLanes::default(),
+            lanes_named: 1,
+            names: Vec::new(),
+        });
+        at
+    }
+
+    /// The lane of a span on its thread.
+    #[inline]
+    fn thread_lane(
+        &mut self,
+        process: &Process<'_>,
+        item: &Item<'_>,
+        inserts: &mut Inserts,
     ) -> (usize, usize) {
-        let at = self.thread(process, index, record.thread());
+        let (index, record) = (item.process(), &item.record);
+        let at = self.thread(process, index, record.thread(), inserts);
         let thread = &mut self.states[index].thread_list[at];
-        let lane = thread.lanes.place(start, end);
+        let lane = thread.lanes.place(item.place.start, item.place.end);
         if lane > 0 {
             self.report.host_overlaps += 1;
-            if lane == thread.lane_uuids.len() {
-                let id = u64::from(record.thread()) << 32 | lane as u64;
-                let uuid = unique(process.identity, thing::THREAD_LANE, id);
-                thread.lane_uuids.push(uuid);
-                child_track(
-                    &mut self.out.block,
-                    thread.sequence,
-                    uuid,
-                    thread.uuid,
-                    &format!("overlap {lane}"),
-                );
+            if lane == thread.lanes_named {
+                thread.lanes_named += 1;
+                let uuid = lane_uuid(process, record.thread(), lane);
+                let name = format!("overlap {lane}");
+                inserts.add(What::Definition, |out| {
+                    child_track(out, thread.sequence, uuid, thread.uuid, &name);
+                });
             }
         }
         (at, lane)
     }
 
-    /// A span on a thread: two packets.
-    #[inline]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "one call in three places, all of them hot"
-    )]
-    fn span(
-        &mut self,
-        index: usize,
-        (at, lane): (usize, usize),
-        start: u64,
-        end: u64,
-        name: (usize, &[u8]),
-        category: u64,
-        waits_for: Option<Option<usize>>,
-        fill: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let thread = &mut self.states[index].thread_list[at];
-        let (place, name) = name;
-        let iid = place as u64 + 1;
-        let known = intern(&mut thread.names, place);
-        let track = (lane > 0).then(|| thread.lane_uuids[lane]);
-        let sequence = thread.sequence;
-        let block = &mut self.out.block;
-        packet(block, sequence, NEEDS_STATE, Some(start), |out| {
-            if !known {
-                message(out, field::INTERNED_DATA, |out| {
-                    named(out, field::EVENT_NAMES, iid, name);
-                });
-            }
-            message(out, field::TRACK_EVENT, |out| {
-                uint(out, field::EVENT_TYPE, BEGIN);
-                if let Some(track) = track {
-                    uint(out, field::TRACK_UUID, track);
-                }
-                uint(out, field::CATEGORY_IID, category);
-                uint(out, field::NAME_IID, iid);
-                fill(out);
-            });
-        });
-        if let Some(stream) = waits_for {
-            // What it waited for is known only when the records have come to its end.
-            let state = &mut self.states[index];
-            state.next_wait_end = state.next_wait_end.min(end);
-            state.waits.push(Wait {
-                start,
-                end,
-                sequence,
-                track,
-                stream,
-            });
-            return;
-        }
-        end_packet(block, sequence, end, track, &[]);
-    }
-
     /// Writes the ends of calls that waited for the device and ended by `now`, with the last work that each waited for.
     #[cold]
-    fn settle_waits(&mut self, index: usize, now: u64) {
+    fn settle_waits(&mut self, index: usize, now: u64, inserts: &mut Inserts) {
         let state = &mut self.states[index];
         let waits = std::mem::take(&mut state.waits);
         state.next_wait_end = u64::MAX;
@@ -939,124 +975,104 @@ impl<'o> Perfetto<'o> {
                     ids.push(*id);
                 }
             }
-            end_packet(
-                &mut self.out.block,
-                wait.sequence,
-                wait.end,
-                wait.track,
-                &ids,
-            );
+            inserts.add(What::Event, |out| {
+                end_packet(out, wait.sequence, wait.end, wait.track, &ids);
+            });
         }
     }
 
-    fn call(
-        &mut self,
-        process: &mut Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        start: u64,
-        end: u64,
-    ) {
-        let place = self.thread_lane(process, index, record, start, end);
+    #[inline]
+    fn call(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) -> Decision {
+        let record = &item.record;
+        let (at, lane) = self.thread_lane(process, item, inserts);
         let operation = process.operation(record);
         let id = record.correlation_id();
+        let state = &mut self.states[item.process()];
         let (first, count) = match id {
             0 => (0, 0),
-            id => process.launches.numbers(id),
+            id => state.launches.numbers(id),
         };
         // A second call with the same id does not claim the same work again.
-        let count = if count > 0 && self.states[index].launched.contains(id) {
+        let count = if count > 0 && state.launched.contains(id) {
             0
         } else {
             count
         };
         if count > 0 {
-            self.states[index].launched.insert(id);
+            state.launched.insert(id);
         }
-        let (base, api) = (self.states[index].event_base, self.states[index].api);
-        let name = &process.operations[operation];
-        let (category, has_api) = match name.domain {
-            domain::DRIVER => (2, true),
-            domain::COLLECTIVE => (3, false),
-            domain::MARKER | domain::USER => (4, false),
-            _ => (1, true),
-        };
-        let waits_for = if STREAM_WAITS.contains(&&name.name[..]) {
-            process.drawn_stream(record).map(Some)
-        } else if DEVICE_WAITS.contains(&&name.name[..]) {
-            Some(None)
-        } else {
-            None
+        let waits_for = match state.waiting[operation] {
+            Waiting::Nothing => None,
+            Waiting::Stream => process.drawn_stream(record).map(Some),
+            Waiting::Device => Some(None),
         };
         self.report.arrows += u64::from(count);
         self.report.calls += 1;
-        self.span(
-            index,
-            place,
-            start,
-            end,
-            (operation, &name.name),
-            category,
-            waits_for,
-            |out| {
-                if id != 0 {
-                    annotate(out, annotation!("correlation_id"), id);
-                }
-                call_annotations(out, record);
-                for (domain, id) in process.externals.of(id) {
-                    let first = annotation!("external_id_domain_1");
-                    annotate(out, first + u64::from(domain) - 1, id);
-                }
-                if count > 0 {
-                    message(out, field::GPU_CORRELATION, |out| {
-                        for at in 0..u64::from(count) {
-                            uint(out, 1, base.wrapping_add(first + at * 4));
-                        }
-                    });
-                }
-                if has_api {
-                    uint(out, field::GPU_API, api);
-                }
-            },
-        );
+        let thread = &mut state.thread_list[at];
+        let is_new = !intern(&mut thread.names, operation);
+        if let Some(stream) = waits_for {
+            // What it waited for is known only when the records have come to its end.
+            let (start, end) = (item.place.start, item.place.end);
+            state.next_wait_end = state.next_wait_end.min(end);
+            state.waits.push(Wait {
+                start,
+                end,
+                sequence: thread.sequence,
+                track: (lane > 0).then(|| lane_uuid(process, record.thread(), lane)),
+                stream,
+            });
+        }
+        Decision::Host(Host {
+            sequence: thread.sequence as u32,
+            name: operation as u32,
+            is_new,
+            lane: lane as u32,
+            waits: waits_for.is_some(),
+            count,
+            first,
+        })
     }
 
-    /// Place of a range's or mark's name among the names of its process.
-    fn name_place(&mut self, process: &Process<'_>, index: usize, id: u64) -> usize {
-        let names = &mut self.states[index].names;
-        let next = names.len() as u32;
-        process.operations.len() + *names.entry(id).or_insert(next) as usize
-    }
-
-    fn range(
+    /// Place of a range's or mark's name among the names of its process, and whether its thread does not know it yet.
+    fn name_place(
         &mut self,
         process: &Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        start: u64,
-        end: u64,
-    ) {
-        let place = self.thread_lane(process, index, record, start, end);
-        let open = record.kind() == Some(Kind::OpenRange) || record.end() == 0;
-        let name_place = self.name_place(process, index, record.name_id());
-        let name = process.name(record.name_id());
-        self.report.ranges += 1;
-        self.span(
-            index,
-            place,
-            start,
-            end,
-            (name_place, &name),
-            4,
-            None,
-            |out| {
-                annotate(out, annotation!("session"), record.session().into());
-                keep_bytes(out, &name);
-                if open {
-                    annotate_flag(out, annotation!("open"));
-                }
-            },
-        );
+        item: &Item<'_>,
+        thread: usize,
+    ) -> (usize, bool) {
+        let state = &mut self.states[item.process()];
+        let next = state.names.len() as u32;
+        let at = *state.names.entry(item.record.name_id()).or_insert(next);
+        let place = process.operations.len() + at as usize;
+        (place, !intern(&mut state.thread_list[thread].names, place))
+    }
+
+    /// A range, mark or scratch event.
+    fn other(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) -> Decision {
+        let (index, kind) = (item.process(), item.record.kind());
+        let is_range = matches!(kind, Some(Kind::Range | Kind::OpenRange));
+        let (at, lane) = if is_range {
+            self.report.ranges += 1;
+            self.thread_lane(process, item, inserts)
+        } else {
+            self.report.instants += 1;
+            let thread = item.record.thread();
+            (self.thread(process, index, thread, inserts), 0)
+        };
+        let (name, is_new) = if kind == Some(Kind::Scratch) {
+            (0, false)
+        } else {
+            self.name_place(process, item, at)
+        };
+        Decision::Host(Host {
+            sequence: self.states[index].thread_list[at].sequence as u32,
+            name: name as u32,
+            is_new,
+            lane: lane as u32,
+            waits: false,
+            count: 0,
+            first: 0,
+        })
     }
 
     fn range_by_id(
@@ -1066,103 +1082,46 @@ impl<'o> Perfetto<'o> {
         started: &Started,
         end: u64,
         open: bool,
+        inserts: &mut Inserts,
     ) {
         let state = &mut self.states[index];
         let track = |lane: usize| unique(process.identity, thing::RANGES, lane as u64);
         while state.range_rows <= started.lane {
-            child_track(
-                &mut self.out.block,
-                state.main,
-                track(state.range_rows),
-                state.process_uuid,
-                "ranges by id",
-            );
+            inserts.add(What::Definition, |out| {
+                let (track, parent) = (track(state.range_rows), state.process_uuid);
+                child_track(out, state.main, track, parent, "ranges by id");
+            });
             state.range_rows += 1;
         }
         let (main, track) = (state.main, track(started.lane));
         let name = process.name(started.name);
-        let block = &mut self.out.block;
-        packet(block, main, NEEDS_STATE, Some(started.start), |out| {
-            message(out, field::TRACK_EVENT, |out| {
-                uint(out, field::EVENT_TYPE, BEGIN);
-                uint(out, field::TRACK_UUID, track);
-                uint(out, field::CATEGORY_IID, 4);
-                text(out, field::NAME, &name);
-                annotate(out, annotation!("thread"), started.thread.into());
-                keep_bytes(out, &name);
-                if open {
-                    annotate_flag(out, annotation!("open"));
-                }
+        inserts.add(What::Event, |block| {
+            packet(block, main, NEEDS_STATE, Some(started.start), |out| {
+                message(out, field::TRACK_EVENT, |out| {
+                    uint(out, field::EVENT_TYPE, BEGIN);
+                    uint(out, field::TRACK_UUID, track);
+                    uint(out, field::CATEGORY_IID, 4);
+                    text(out, field::NAME, &name);
+                    annotate(out, annotation!("thread"), started.thread.into());
+                    keep_bytes(out, &name);
+                    if open {
+                        annotate_flag(out, annotation!("open"));
+                    }
+                });
             });
-        });
-        packet(block, main, NEEDS_STATE, Some(end), |out| {
-            message(out, field::TRACK_EVENT, |out| {
-                uint(out, field::EVENT_TYPE, END);
-                uint(out, field::TRACK_UUID, track);
+            packet(block, main, NEEDS_STATE, Some(end), |out| {
+                message(out, field::TRACK_EVENT, |out| {
+                    uint(out, field::EVENT_TYPE, END);
+                    uint(out, field::TRACK_UUID, track);
+                });
             });
         });
         self.report.ranges += 1;
     }
 
-    fn mark(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64) {
-        let at = self.thread(process, index, record.thread());
-        let place = self.name_place(process, index, record.name_id());
-        let name = process.name(record.name_id());
-        let thread = &mut self.states[index].thread_list[at];
-        let known = intern(&mut thread.names, place);
-        packet(
-            &mut self.out.block,
-            thread.sequence,
-            NEEDS_STATE,
-            Some(start),
-            |out| {
-                if !known {
-                    message(out, field::INTERNED_DATA, |out| {
-                        named(out, field::EVENT_NAMES, place as u64 + 1, &name);
-                    });
-                }
-                message(out, field::TRACK_EVENT, |out| {
-                    uint(out, field::EVENT_TYPE, INSTANT);
-                    uint(out, field::CATEGORY_IID, 4);
-                    uint(out, field::NAME_IID, place as u64 + 1);
-                    annotate(out, annotation!("session"), record.session().into());
-                    keep_bytes(out, &name);
-                });
-            },
-        );
-        self.report.instants += 1;
-    }
-
-    /// Scratch events: instants on their thread.
-    fn scratch(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64) {
-        let at = self.thread(process, index, record.thread());
-        let sequence = self.states[index].thread_list[at].sequence;
-        let name = match record.operation() {
-            1 => "scratch alloc",
-            2 => "scratch free",
-            3 => "scratch reclaim",
-            _ => "scratch",
-        };
-        packet(
-            &mut self.out.block,
-            sequence,
-            NEEDS_STATE,
-            Some(start),
-            |out| {
-                message(out, field::TRACK_EVENT, |out| {
-                    uint(out, field::EVENT_TYPE, INSTANT);
-                    uint(out, field::CATEGORY_IID, 2);
-                    bytes(out, field::NAME, name.as_bytes());
-                    annotate(out, annotation!("bytes"), record.bytes());
-                });
-            },
-        );
-        self.report.instants += 1;
-    }
-
-    fn allocation(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64) {
-        let state = &mut self.states[index];
-        let change = state.memory.change(record);
+    fn allocation(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) {
+        let state = &mut self.states[item.process()];
+        let change = state.memory.change(&item.record);
         self.report.instants += 1;
         let gpu = process
             .facts
@@ -1176,21 +1135,18 @@ impl<'o> Perfetto<'o> {
             .devices
             .get(device)
             .map_or(0, |device| device.gpu_id);
-        for pid in [0, process.pid] {
-            packet(
-                &mut self.out.block,
-                state.main,
-                NEEDS_STATE,
-                Some(start),
-                |out| {
+        let (main, start) = (state.main, item.place.start);
+        inserts.add(What::Event, |block| {
+            for pid in [0, process.pid] {
+                packet(block, main, NEEDS_STATE, Some(start), |out| {
                     message(out, field::GPU_MEMORY, |out| {
                         uint(out, 1, gpu_id);
                         uint(out, 2, pid);
                         uint(out, 3, change.total);
                     });
-                },
-            );
-        }
+                });
+            }
+        });
     }
 
     /// Index of the row of a device and stream.
@@ -1215,28 +1171,25 @@ impl<'o> Perfetto<'o> {
     }
 
     /// Interned id of a queue, and whether it is new. Copies have no queue: one row of their own for each device.
-    fn queue(state: &mut State, device: usize, queue: u64) -> (u64, bool) {
-        let next = QUEUE_FIRST + state.queues.len() as u64;
+    fn queue(state: &mut State, device: usize, queue: u64) -> (u32, bool) {
+        let next = QUEUE_FIRST + state.queues.len() as u32;
         let iid = *state.queues.entry((device as u64, queue)).or_insert(next);
         (iid, iid == next)
     }
 
-    /// Interns what a stage needs and the sequence does not know yet.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "what is new, and what it is called"
-    )]
+    /// Interns what a stage needs and the sequence does not know yet; `kernel` is a number and an interned id, and
+    /// whether its name is new.
     fn intern_work(
         &mut self,
         process: &Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        (queue_iid, new_queue): (u64, bool),
-        stream: usize,
-        device: usize,
-        kernel: Option<(usize, u64, bool)>,
+        item: &Item<'_>,
+        (queue_iid, new_queue): (u32, bool),
+        (device, stream): (usize, usize),
+        kernel: Option<(usize, u32, bool)>,
+        inserts: &mut Inserts,
     ) {
-        let state = &mut self.states[index];
+        let record = &item.record;
+        let state = &mut self.states[item.process()];
         let handle = process.streams[stream].handle;
         let new_handle = handle != 0 && !std::mem::replace(&mut state.stream_handles[stream], true);
         let operation = record.operation().min(5) as usize;
@@ -1245,308 +1198,148 @@ impl<'o> Perfetto<'o> {
         if !new_queue && !new_handle && !new_copy && kernel.is_none() {
             return;
         }
-        packet(&mut self.out.block, state.gpu, NEEDS_STATE, None, |out| {
-            message(out, field::INTERNED_DATA, |out| {
-                if new_queue {
-                    let pid = process.pid;
-                    let name = if is_copy {
-                        format!("Copies [{pid}]")
-                    } else {
-                        format!("Queue {:#x} [{pid}]", record.queue())
-                    };
-                    specification(out, queue_iid, &name, "Hardware queue", 2);
+        let intern = |out: &mut Vec<u8>| {
+            if new_queue {
+                let pid = process.pid;
+                let name = if is_copy {
+                    format!("Copies [{pid}]")
+                } else {
+                    format!("Queue {:#x} [{pid}]", record.queue())
+                };
+                specification(out, queue_iid.into(), &name, "Hardware queue", 2);
+            }
+            if new_handle {
+                message(out, field::STRINGS, |out| {
+                    uint(out, 1, stream as u64 + 1);
+                    bytes(out, 2, format!("{handle:#x}").as_bytes());
+                });
+            }
+            if new_copy {
+                let (iid, name) = (1 + operation as u64, copy_names(record.operation()).1);
+                named(out, field::EVENT_NAMES, iid, name.as_bytes());
+            }
+            if let Some((number, iid, new_name)) = kernel {
+                let kernel = process.kernel(record.kernel_id());
+                if new_name {
+                    let iid = FIRST_KERNEL + number as u64;
+                    named(out, field::EVENT_NAMES, iid, &kernel.display);
                 }
-                if new_handle {
-                    message(out, field::STRINGS, |out| {
-                        uint(out, 1, stream as u64 + 1);
-                        bytes(out, 2, format!("{handle:#x}").as_bytes());
-                    });
-                }
-                if new_copy {
-                    let name = copy_names(record.operation()).1;
-                    named(
-                        out,
-                        field::EVENT_NAMES,
-                        1 + operation as u64,
-                        name.as_bytes(),
-                    );
-                }
-                if let Some((at, iid, new_name)) = kernel {
-                    if new_name {
-                        let name = &process.kernels[at].display;
-                        named(out, field::EVENT_NAMES, FIRST_KERNEL + at as u64, name);
-                    }
-                    interned_kernel(out, process, (at, iid), device, stream, record);
-                }
+                let place = (device, stream);
+                interned_kernel(out, process, (&kernel, iid.into()), place, record);
+            }
+        };
+        inserts.add(What::Definition, |out| {
+            packet(out, state.gpu, NEEDS_STATE, None, |out| {
+                message(out, field::INTERNED_DATA, intern);
             });
         });
     }
 
-    /// Finds the shape of a dispatch, or makes it; `None` when the kernel has too many already.
+    /// Finds the shape of a dispatch, or makes it; interned ids of the kernel and of the queue, and whether the kernel
+    /// has too many shapes already.
+    #[inline]
     fn shape(
         &mut self,
         process: &Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        at: usize,
-        (device, stream): (usize, usize),
-    ) -> Option<usize> {
-        let state = &mut self.states[index];
-        while state.kernels.len() <= at {
+        item: &Item<'_>,
+        number: usize,
+        place: (usize, usize),
+        inserts: &mut Inserts,
+    ) -> (u32, u32, bool) {
+        let record = &item.record;
+        let state = &mut self.states[item.process()];
+        while state.kernels.len() <= number {
             state.kernels.push(KernelShapes::default());
         }
-        let row = (device as u64) << 32 | stream as u64;
+        let row = (place.0 as u64) << 32 | place.1 as u64;
         let words: [u64; 5] = std::array::from_fn(|word| record.word(11 + word));
         let is_it = |shape: &Shape| {
             shape.words == words && shape.queue == record.queue() && shape.row == row
         };
-        let kernel = &mut state.kernels[at];
-        if kernel.shapes.get(kernel.newest).is_some_and(is_it) {
-            return Some(kernel.newest);
+        let kernel = &mut state.kernels[number];
+        if let Some(shape) = kernel.shapes.get(kernel.newest)
+            && is_it(shape)
+        {
+            return (shape.iid, shape.queue_iid, false);
         }
         if let Some(found) = kernel.shapes.iter().position(is_it) {
             kernel.newest = found;
-            return Some(found);
+            let shape = &kernel.shapes[found];
+            return (shape.iid, shape.queue_iid, false);
         }
-        let count = kernel.shapes.len();
+        let (count, first_iid) = (kernel.shapes.len(), kernel.first_iid);
+        let queue = Self::queue(state, place.0, record.queue());
         if count == SHAPES_MAX {
-            return None;
+            // It borrows the first one's kernel and says everything itself.
+            self.intern_work(process, item, queue, place, None, inserts);
+            return (first_iid, queue.0, true);
         }
         let iid = state.next_kernel;
         state.next_kernel += 1;
-        let queue = Self::queue(state, device, record.queue());
-        let context = state.context;
-        self.intern_work(
-            process,
-            index,
-            record,
-            queue,
-            stream,
-            device,
-            Some((at, iid, count == 0)),
-        );
-        let (number, gpu_id) = process
-            .devices
-            .get(device)
-            .map_or((0, 0), |device| (device.number, device.gpu_id));
-        let mut stage_fields = Vec::new();
-        uint(&mut stage_fields, 13, queue.0);
-        uint(&mut stage_fields, 14, STAGE_KERNEL);
-        uint(&mut stage_fields, 5, context);
-        uint(&mut stage_fields, 11, gpu_id);
-        uint(&mut stage_fields, 20, FIRST_KERNEL + at as u64);
-        uint(&mut stage_fields, 19, iid);
-        let mut launch_fields = Vec::new();
-        dim3(&mut launch_fields, 1, process.grid(record));
-        dim3(&mut launch_fields, 2, record.block());
-        arg(&mut launch_fields, 3, arg!("device"), number);
-        arg(
-            &mut launch_fields,
-            3,
-            arg!("stream"),
-            process.streams[stream].number,
-        );
-        let kernel = &mut self.states[index].kernels[at];
+        let kernel = Some((number, iid, count == 0));
+        self.intern_work(process, item, queue, place, kernel, inserts);
+        let kernel = &mut self.states[item.process()].kernels[number];
         kernel.shapes.push(Shape {
             words,
             queue: record.queue(),
             row,
-            stage_fields,
-            launch_fields,
+            iid,
+            queue_iid: queue.0,
         });
         kernel.newest = count;
         if count == 0 {
             kernel.first_iid = iid;
         }
-        Some(count)
+        (iid, queue.0, false)
     }
 
-    fn work(
-        &mut self,
-        process: &mut Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        start: u64,
-        end: u64,
-    ) {
+    #[inline]
+    fn work(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) -> Decision {
+        let (index, record) = (item.process(), &item.record);
         let (device, stream) = (process.device(record), process.stream(record));
-        let target = process
-            .launches
-            .target(record.correlation_id(), record.ancestor_id());
-        let number = process.launches.next_number(target);
         let row = self.stream_row(index, (device as u64) << 32 | stream as u64);
-        let lanes = &mut self.states[index].row_list[row].lanes;
-        if lanes.place(start, end) > 0 {
+        let state = &mut self.states[index];
+        let target = (state.launches).target(record.correlation_id(), record.ancestor_id());
+        let number = state.launches.next_number(target);
+        let event = state.event_base.wrapping_add(number);
+        let row = &mut state.row_list[row];
+        if row.lanes.place(item.place.start, item.place.end) > 0 {
             self.report.overlaps += 1;
         }
         self.report.unlinked += u64::from(target.is_none());
-        let event = self.states[index].event_base.wrapping_add(number);
-        let recent = &mut self.states[index].row_list[row];
-        recent.recent[recent.next % RECENT] = (end, event);
-        recent.next += 1;
-        let joined = target.unwrap_or(record.correlation_id());
-        let mut tail = Small::new();
-        small_arg(&mut tail, arg!("correlation_id"), joined);
-        if joined != record.correlation_id() {
-            small_arg(
-                &mut tail,
-                arg!("own_correlation_id"),
-                record.correlation_id(),
-            );
-        }
-        if record.external_id() != 0 {
-            small_arg(&mut tail, arg!("external_id"), record.external_id());
-        }
-        let mut outside = Vec::new();
-        for (domain, id) in process.externals.of(joined) {
-            let name = arg!("external_id_domain_1") + u64::from(domain) - 1;
-            arg(&mut outside, 3, name, id);
-        }
+        row.recent[row.next % RECENT] = (item.place.end, event);
+        row.next += 1;
+        let target = target.unwrap_or(record.correlation_id());
         if record.kind() != Some(Kind::Dispatch) {
-            self.copy(
-                process,
-                index,
-                record,
-                (device, stream),
-                (start, end, event),
-                (&tail, &outside),
-            );
-            return;
+            let queue = Self::queue(state, device, COPY_QUEUE);
+            self.intern_work(process, item, queue, (device, stream), None, inserts);
+            self.report.copies += 1;
+            return Decision::Copy {
+                event,
+                target,
+                queue: queue.0,
+            };
         }
-        small_arg(&mut tail, arg!("dispatch_id"), record.dispatch_id());
-        let at = process.kernel(record.kernel_id());
-        match self.shape(process, index, record, at, (device, stream)) {
-            Some(shape) => {
-                let state = &self.states[index];
-                let shape = &state.kernels[at].shapes[shape];
-                let header = &state.gpu_header;
-                let block = &mut self.out.block;
-                stage(
-                    block,
-                    header,
-                    (start, end, event),
-                    &shape.stage_fields,
-                    &shape.launch_fields,
-                    (&tail, &outside),
-                );
-            }
-            None => self.odd_kernel(
-                process,
-                index,
-                record,
-                at,
-                (device, stream),
-                (start, end, event),
-                (&tail, &outside),
-            ),
-        }
+        let (number, _) = state.kernel_numbers.of(record.kernel_id());
+        let (iid, queue, is_odd) = self.shape(process, item, number, (device, stream), inserts);
         self.report.kernels += 1;
         if process.scan.has_issues {
-            self.depth_at_end(index, device, stream, end);
+            self.depth_at_end(index, device, stream, item.place.end);
         }
-    }
-
-    /// A kernel with one shape too many: it borrows the first one's kernel and says everything itself.
-    #[allow(clippy::too_many_arguments, reason = "one call")]
-    #[cold]
-    fn odd_kernel(
-        &mut self,
-        process: &Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        at: usize,
-        (device, stream): (usize, usize),
-        times: (u64, u64, u64),
-        tail: (&Small, &[u8]),
-    ) {
-        let state = &mut self.states[index];
-        let queue = Self::queue(state, device, record.queue());
-        let (number, gpu_id) = process
-            .devices
-            .get(device)
-            .map_or((0, 0), |device| (device.number, device.gpu_id));
-        let mut fields = Vec::new();
-        uint(&mut fields, 13, queue.0);
-        uint(&mut fields, 14, STAGE_KERNEL);
-        uint(&mut fields, 5, state.context);
-        uint(&mut fields, 11, gpu_id);
-        uint(&mut fields, 20, FIRST_KERNEL + at as u64);
-        uint(&mut fields, 19, state.kernels[at].first_iid);
-        let mut launch = Vec::new();
-        dim3(&mut launch, 1, process.grid(record));
-        dim3(&mut launch, 2, record.block());
-        shape_args(&mut launch, 3, process, record, at);
-        arg(&mut launch, 3, arg!("device"), number);
-        arg(
-            &mut launch,
-            3,
-            arg!("stream"),
-            process.streams[stream].number,
-        );
-        stream_args(&mut launch, 3, process, stream);
-        self.intern_work(process, index, record, queue, stream, device, None);
-        let state = &self.states[index];
-        stage(
-            &mut self.out.block,
-            &state.gpu_header,
-            times,
-            &fields,
-            &launch,
-            tail,
-        );
-    }
-
-    fn copy(
-        &mut self,
-        process: &Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        (device, stream): (usize, usize),
-        times: (u64, u64, u64),
-        tail: (&Small, &[u8]),
-    ) {
-        let state = &mut self.states[index];
-        let queue = Self::queue(state, device, COPY_QUEUE);
-        self.intern_work(process, index, record, queue, stream, device, None);
-        let state = &self.states[index];
-        let (number, gpu_id) = process
-            .devices
-            .get(device)
-            .map_or((0, 0), |device| (device.number, device.gpu_id));
-        let mut fields = Vec::new();
-        uint(&mut fields, 13, queue.0);
-        uint(&mut fields, 14, STAGE_COPY);
-        uint(&mut fields, 5, state.context);
-        uint(&mut fields, 11, gpu_id);
-        uint(&mut fields, 20, 1 + u64::from(record.operation().min(5)));
-        let mut launch = Vec::new();
-        arg(&mut launch, 3, arg!("bytes"), record.bytes());
-        if record.word(11) != 0 || record.word(12) != 0 {
-            arg(&mut launch, 3, arg!("source"), record.word(11));
-            arg(&mut launch, 3, arg!("destination"), record.word(12));
+        Decision::Kernel {
+            event,
+            target,
+            number: number as u32,
+            iid,
+            queue,
+            is_odd,
         }
-        arg(&mut launch, 3, arg!("device"), number);
-        arg(
-            &mut launch,
-            3,
-            arg!("stream"),
-            process.streams[stream].number,
-        );
-        stream_args(&mut launch, 3, process, stream);
-        stage(
-            &mut self.out.block,
-            &state.gpu_header,
-            times,
-            &fields,
-            &launch,
-            tail,
-        );
-        self.report.copies += 1;
     }
 
     /// A dispatch was issued: its stream's queue grows.
-    fn issue(&mut self, process: &Process<'_>, index: usize, record: &Record<'_>, start: u64) {
-        self.settle_depths(index, start);
+    fn issue(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) {
+        let (index, record, start) = (item.process(), &item.record, item.place.start);
+        self.settle_depths(index, start, inserts);
         if !process.is_drawn(record.dispatch_id()) {
             return;
         }
@@ -1562,16 +1355,16 @@ impl<'o> Perfetto<'o> {
         ) else {
             return;
         };
-        let at = self.depth(process, index, device, stream);
-        self.change_depth(index, at, start, 1);
+        let at = self.depth(process, index, (device, stream), inserts);
+        self.change_depth(index, at, start, 1, inserts);
     }
 
     fn depth(
         &mut self,
         process: &Process<'_>,
         index: usize,
-        device: usize,
-        stream: usize,
+        (device, stream): (usize, usize),
+        inserts: &mut Inserts,
     ) -> usize {
         let state = &mut self.states[index];
         let key = (device as u64) << 32 | stream as u64;
@@ -1586,12 +1379,14 @@ impl<'o> Perfetto<'o> {
             .get(device)
             .map_or(0, |device| device.number);
         let name = format!("queue depth d{number} s{}", process.streams[stream].number);
-        packet(&mut self.out.block, state.main, NEEDS_STATE, None, |out| {
-            message(out, field::TRACK_DESCRIPTOR, |out| {
-                uint(out, 1, uuid);
-                uint(out, 5, state.process_uuid);
-                bytes(out, 2, name.as_bytes());
-                message(out, 8, |out| uint(out, 3, 2));
+        inserts.add(What::Definition, |out| {
+            packet(out, state.main, NEEDS_STATE, None, |out| {
+                message(out, field::TRACK_DESCRIPTOR, |out| {
+                    uint(out, 1, uuid);
+                    uint(out, 5, state.process_uuid);
+                    bytes(out, 2, name.as_bytes());
+                    message(out, 8, |out| uint(out, 3, 2));
+                });
             });
         });
         state.depth_list.push(Depth {
@@ -1613,34 +1408,34 @@ impl<'o> Perfetto<'o> {
     }
 
     /// Takes account of all kernels that ended up to `now`.
-    fn settle_depths(&mut self, index: usize, now: u64) {
+    fn settle_depths(&mut self, index: usize, now: u64, inserts: &mut Inserts) {
         while let Some(&Reverse((end, at))) = self.states[index].ends.peek() {
             if end > now {
                 break;
             }
             self.states[index].ends.pop();
-            self.change_depth(index, at as usize, end, -1);
+            self.change_depth(index, at as usize, end, -1, inserts);
         }
     }
 
-    fn change_depth(&mut self, index: usize, at: usize, now: u64, by: i64) {
+    fn change_depth(&mut self, index: usize, at: usize, now: u64, by: i64, inserts: &mut Inserts) {
         if now
             >= self.states[index].depth_list[at]
                 .written_ns
                 .saturating_add(DEPTH_STEP_NS)
         {
-            self.write_depth(index, at);
+            self.write_depth(index, at, inserts);
         }
         let depth = &mut self.states[index].depth_list[at];
         depth.value = depth.value.saturating_add_signed(by);
         depth.changed_ns = now;
         depth.pending = true;
         if now >= depth.written_ns.saturating_add(DEPTH_STEP_NS) {
-            self.write_depth(index, at);
+            self.write_depth(index, at, inserts);
         }
     }
 
-    fn write_depth(&mut self, index: usize, at: usize) {
+    fn write_depth(&mut self, index: usize, at: usize, inserts: &mut Inserts) {
         let state = &mut self.states[index];
         let depth = &mut state.depth_list[at];
         if !depth.pending {
@@ -1648,56 +1443,318 @@ impl<'o> Perfetto<'o> {
         }
         depth.pending = false;
         depth.written_ns = depth.changed_ns;
-        packet(
-            &mut self.out.block,
-            state.main,
-            NEEDS_STATE,
-            Some(depth.changed_ns),
-            |out| {
-                message(out, field::TRACK_EVENT, |out| {
-                    uint(out, field::EVENT_TYPE, COUNTER);
-                    uint(out, field::TRACK_UUID, depth.uuid);
-                    uint(out, field::COUNTER_VALUE, depth.value);
-                });
-            },
-        );
+        inserts.add(What::Event, |out| {
+            packet(
+                out,
+                state.main,
+                NEEDS_STATE,
+                Some(depth.changed_ns),
+                |out| {
+                    message(out, field::TRACK_EVENT, |out| {
+                        uint(out, field::EVENT_TYPE, COUNTER);
+                        uint(out, field::TRACK_UUID, depth.uuid);
+                        uint(out, field::COUNTER_VALUE, depth.value);
+                    });
+                },
+            );
+        });
     }
 }
 
-impl State {
-    /// Stands in for a state that is being changed.
-    fn hollow() -> Self {
-        Self {
-            main: 0,
-            gpu: 0,
-            next_sequence: 0,
-            process_uuid: 0,
-            context: 0,
-            api: 0,
-            event_base: 0,
-            threads: IdMap::default(),
-            thread_list: Vec::new(),
-            newest_thread: None,
-            kernels: Vec::new(),
-            next_kernel: 1,
-            gpu_header: Vec::new(),
-            copies: [false; 6],
-            queues: IdMap::default(),
-            stream_handles: Vec::new(),
-            rows: IdMap::default(),
-            row_list: Vec::new(),
-            newest_row: None,
-            names: IdMap::default(),
-            launched: Ids::default(),
-            waits: Vec::new(),
-            next_wait_end: u64::MAX,
-            ranges: RangesById::default(),
-            range_rows: 0,
-            memory: Memory::default(),
-            depths: IdMap::default(),
-            depth_list: Vec::new(),
-            ends: BinaryHeap::new(),
+/// The track of a lane of a thread, from the second lane on.
+fn lane_uuid(process: &Process<'_>, thread: u32, lane: usize) -> u64 {
+    let id = u64::from(thread) << 32 | lane as u64;
+    unique(process.identity, thing::THREAD_LANE, id)
+}
+
+/// What the packets of a process need to know of it.
+#[derive(Debug)]
+struct Texts {
+    context: u64,
+    api: u64,
+    event_base: u64,
+    /// Sequence and flags of GPU packets, encoded.
+    gpu_header: Vec<u8>,
+    /// By interned id.
+    shapes: Vec<Option<ShapeFields>>,
+}
+
+/// Makes packets.
+#[derive(Debug)]
+pub(crate) struct Packets {
+    /// By process.
+    texts: Vec<Texts>,
+}
+
+impl Texts {
+    /// Fields of a stage but those of its launch.
+    fn stage_fields(&self, stage: u64, queue: u32, gpu_id: u64, name: u64) -> Vec<u8> {
+        let mut fields = Vec::new();
+        uint(&mut fields, 13, queue.into());
+        uint(&mut fields, 14, stage);
+        uint(&mut fields, 5, self.context);
+        uint(&mut fields, 11, gpu_id);
+        uint(&mut fields, 20, name);
+        fields
+    }
+
+    /// Fields of a kernel; all of them for one with an odd shape.
+    #[cold]
+    fn kernel_fields(
+        &self,
+        process: &Process<'_>,
+        record: &Record<'_>,
+        (number, iid, queue): (u32, u32, u32),
+        is_odd: bool,
+    ) -> ShapeFields {
+        let (device, stream) = (process.device(record), process.stream(record));
+        let (device, gpu_id) = device_ids(process, device);
+        let name = FIRST_KERNEL + u64::from(number);
+        let mut stage = self.stage_fields(STAGE_KERNEL, queue, gpu_id, name);
+        uint(&mut stage, 19, iid.into());
+        let mut launch = Vec::new();
+        dim3(&mut launch, 1, process.grid(record));
+        dim3(&mut launch, 2, record.block());
+        if is_odd {
+            let kernel = process.kernel(record.kernel_id());
+            shape_args(&mut launch, 3, process, record, &kernel);
         }
+        arg(&mut launch, 3, arg!("device"), device);
+        arg(
+            &mut launch,
+            3,
+            arg!("stream"),
+            process.streams[stream].number,
+        );
+        if is_odd {
+            stream_args(&mut launch, 3, process, stream);
+        }
+        ShapeFields { stage, launch }
+    }
+}
+
+/// Number of a device, and its number among all of the machine.
+fn device_ids(process: &Process<'_>, device: usize) -> (u64, u64) {
+    process
+        .devices
+        .get(device)
+        .map_or((0, 0), |device| (device.number, device.gpu_id))
+}
+
+impl Packets {
+    /// The launch's last fields, which differ from record to record: those with a bound, and the others.
+    #[inline]
+    fn tail(process: &Process<'_>, record: &Record<'_>, target: u64) -> (Small, Vec<u8>) {
+        let mut tail = Small::new();
+        small_arg(&mut tail, arg!("correlation_id"), target);
+        if target != record.correlation_id() {
+            small_arg(
+                &mut tail,
+                arg!("own_correlation_id"),
+                record.correlation_id(),
+            );
+        }
+        if record.external_id() != 0 {
+            small_arg(&mut tail, arg!("external_id"), record.external_id());
+        }
+        let mut outside = Vec::new();
+        for (domain, id) in process.externals.of(target) {
+            let name = arg!("external_id_domain_1") + u64::from(domain) - 1;
+            arg(&mut outside, 3, name, id);
+        }
+        (tail, outside)
+    }
+
+    #[inline]
+    fn kernel(
+        &mut self,
+        process: &Process<'_>,
+        item: &Item<'_>,
+        (event, target): (u64, u64),
+        ids: (u32, u32, u32),
+        is_odd: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let record = &item.record;
+        let times = (item.place.start, item.place.end, event);
+        let texts = &mut self.texts[item.process()];
+        let (mut tail, outside) = Self::tail(process, record, target);
+        small_arg(&mut tail, arg!("dispatch_id"), record.dispatch_id());
+        let tail = (&tail, &outside[..]);
+        if is_odd {
+            let fields = texts.kernel_fields(process, record, ids, true);
+            let header = &texts.gpu_header;
+            stage(out, header, times, &fields.stage, &fields.launch, tail);
+            return;
+        }
+        let at = ids.1 as usize;
+        if !matches!(texts.shapes.get(at), Some(Some(_))) {
+            if texts.shapes.len() <= at {
+                texts.shapes.resize_with(at + 1, || None);
+            }
+            let fields = texts.kernel_fields(process, record, ids, false);
+            texts.shapes[at] = Some(fields);
+        }
+        if let Some(Some(fields)) = texts.shapes.get(at) {
+            let header = &texts.gpu_header;
+            stage(out, header, times, &fields.stage, &fields.launch, tail);
+        }
+    }
+
+    fn copy(
+        &mut self,
+        process: &Process<'_>,
+        item: &Item<'_>,
+        (event, target, queue): (u64, u64, u32),
+        out: &mut Vec<u8>,
+    ) {
+        let record = &item.record;
+        let texts = &self.texts[item.process()];
+        let stream = process.stream(record);
+        let (number, gpu_id) = device_ids(process, process.device(record));
+        let name = 1 + u64::from(record.operation().min(5));
+        let fields = texts.stage_fields(STAGE_COPY, queue, gpu_id, name);
+        let mut launch = Vec::new();
+        arg(&mut launch, 3, arg!("bytes"), record.bytes());
+        if record.word(11) != 0 || record.word(12) != 0 {
+            arg(&mut launch, 3, arg!("source"), record.word(11));
+            arg(&mut launch, 3, arg!("destination"), record.word(12));
+        }
+        arg(&mut launch, 3, arg!("device"), number);
+        arg(
+            &mut launch,
+            3,
+            arg!("stream"),
+            process.streams[stream].number,
+        );
+        stream_args(&mut launch, 3, process, stream);
+        let times = (item.place.start, item.place.end, event);
+        let (tail, outside) = Self::tail(process, record, target);
+        let tail = (&tail, &outside[..]);
+        stage(out, &texts.gpu_header, times, &fields, &launch, tail);
+    }
+
+    /// A call: two packets, or one when it waits.
+    #[inline]
+    fn call(&self, process: &Process<'_>, item: &Item<'_>, host: Host, out: &mut Vec<u8>) {
+        let record = &item.record;
+        let texts = &self.texts[item.process()];
+        let name = &process.operations[host.name as usize];
+        let (category, has_api) = match name.domain {
+            domain::DRIVER => (2, true),
+            domain::COLLECTIVE => (3, false),
+            domain::MARKER | domain::USER => (4, false),
+            _ => (1, true),
+        };
+        let id = record.correlation_id();
+        span(out, process, item, host, &name.name, category, |out| {
+            if id != 0 {
+                annotate(out, annotation!("correlation_id"), id);
+            }
+            call_annotations(out, record);
+            for (domain, id) in process.externals.of(id) {
+                let first = annotation!("external_id_domain_1");
+                annotate(out, first + u64::from(domain) - 1, id);
+            }
+            if host.count > 0 {
+                message(out, field::GPU_CORRELATION, |out| {
+                    for at in 0..u64::from(host.count) {
+                        let number = host.first + at * 4;
+                        uint(out, 1, texts.event_base.wrapping_add(number));
+                    }
+                });
+            }
+            if has_api {
+                uint(out, field::GPU_API, texts.api);
+            }
+        });
+    }
+
+    fn range(process: &Process<'_>, item: &Item<'_>, host: Host, out: &mut Vec<u8>) {
+        let record = &item.record;
+        let open = record.kind() == Some(Kind::OpenRange) || record.end() == 0;
+        let name = process.name(record.name_id());
+        span(out, process, item, host, &name, 4, |out| {
+            annotate(out, annotation!("session"), record.session().into());
+            keep_bytes(out, &name);
+            if open {
+                annotate_flag(out, annotation!("open"));
+            }
+        });
+    }
+
+    fn mark(process: &Process<'_>, item: &Item<'_>, host: Host, out: &mut Vec<u8>) {
+        let (record, start) = (&item.record, item.place.start);
+        let name = process.name(record.name_id());
+        let iid = u64::from(host.name) + 1;
+        packet(out, host.sequence.into(), NEEDS_STATE, Some(start), |out| {
+            if host.is_new {
+                message(out, field::INTERNED_DATA, |out| {
+                    named(out, field::EVENT_NAMES, iid, &name);
+                });
+            }
+            message(out, field::TRACK_EVENT, |out| {
+                uint(out, field::EVENT_TYPE, INSTANT);
+                uint(out, field::CATEGORY_IID, 4);
+                uint(out, field::NAME_IID, iid);
+                annotate(out, annotation!("session"), record.session().into());
+                keep_bytes(out, &name);
+            });
+        });
+    }
+
+    /// Scratch events: instants on their thread.
+    fn scratch(item: &Item<'_>, host: Host, out: &mut Vec<u8>) {
+        let (record, start) = (&item.record, item.place.start);
+        let name = match record.operation() {
+            1 => "scratch alloc",
+            2 => "scratch free",
+            3 => "scratch reclaim",
+            _ => "scratch",
+        };
+        packet(out, host.sequence.into(), NEEDS_STATE, Some(start), |out| {
+            message(out, field::TRACK_EVENT, |out| {
+                uint(out, field::EVENT_TYPE, INSTANT);
+                uint(out, field::CATEGORY_IID, 2);
+                bytes(out, field::NAME, name.as_bytes());
+                annotate(out, annotation!("bytes"), record.bytes());
+            });
+        });
+    }
+}
+
+/// A span on a thread: two packets, or one when its end comes later.
+#[inline]
+fn span(
+    block: &mut Vec<u8>,
+    process: &Process<'_>,
+    item: &Item<'_>,
+    host: Host,
+    name: &[u8],
+    category: u64,
+    fill: impl FnOnce(&mut Vec<u8>),
+) {
+    let (start, end, lane) = (item.place.start, item.place.end, host.lane as usize);
+    let (sequence, iid) = (u64::from(host.sequence), u64::from(host.name) + 1);
+    let track = (lane > 0).then(|| lane_uuid(process, item.record.thread(), lane));
+    packet(block, sequence, NEEDS_STATE, Some(start), |out| {
+        if host.is_new {
+            message(out, field::INTERNED_DATA, |out| {
+                named(out, field::EVENT_NAMES, iid, name);
+            });
+        }
+        message(out, field::TRACK_EVENT, |out| {
+            uint(out, field::EVENT_TYPE, BEGIN);
+            if let Some(track) = track {
+                uint(out, field::TRACK_UUID, track);
+            }
+            uint(out, field::CATEGORY_IID, category);
+            uint(out, field::NAME_IID, iid);
+            fill(out);
+        });
+    });
+    if !host.waits {
+        end_packet(block, sequence, end, track, &[]);
     }
 }
 
@@ -1838,12 +1895,10 @@ fn call_annotations(out: &mut Vec<u8>, record: &Record<'_>) {
 fn interned_kernel(
     out: &mut Vec<u8>,
     process: &Process<'_>,
-    (at, iid): (usize, u64),
-    device: usize,
-    stream: usize,
+    (kernel, iid): (&Kernel, u64),
+    (device, stream): (usize, usize),
     record: &Record<'_>,
 ) {
-    let kernel = &process.kernels[at];
     let agent = process
         .facts
         .agent(kernel.agent)
@@ -1865,7 +1920,7 @@ fn interned_kernel(
         ] {
             arg(out, 5, name, value.into());
         }
-        shape_args(out, 5, process, record, at);
+        shape_args(out, 5, process, record, kernel);
         stream_args(out, 5, process, stream);
         arg(out, 5, arg!("process_id"), process.pid);
         let mut string = |name: u64, value: &str| {
@@ -1999,27 +2054,29 @@ fn attributes(out: &mut Vec<u8>, process: &Process<'_>) {
     }
 }
 
-impl Visitor for Perfetto<'_> {
+impl Writer for Perfetto<'_> {
+    type Decision = Decision;
+    type Formatter = Packets;
+
     #[inline]
-    fn item(
+    fn decide(
         &mut self,
-        process: &mut Process<'_>,
-        index: usize,
-        record: &Record<'_>,
-        start: u64,
-        end: u64,
-    ) -> Result<(), ExportError> {
+        process: &Process<'_>,
+        item: &Item<'_>,
+        inserts: &mut Inserts,
+    ) -> Decision {
+        let (index, record, start) = (item.process(), &item.record, item.place.start);
         if start >= self.states[index].next_wait_end {
-            self.settle_waits(index, start);
+            self.settle_waits(index, start, inserts);
         }
         match record.kind() {
-            Some(Kind::Api | Kind::OpenCall) => self.call(process, index, record, start, end),
-            Some(Kind::Dispatch | Kind::Copy) => self.work(process, index, record, start, end),
-            Some(Kind::Range | Kind::OpenRange) => self.range(process, index, record, start, end),
-            Some(Kind::Mark) => self.mark(process, index, record, start),
-            Some(Kind::Alloc) => self.allocation(process, index, record, start),
-            Some(Kind::Scratch) => self.scratch(process, index, record, start),
-            Some(Kind::Enqueue) => self.issue(process, index, record, start),
+            Some(Kind::Api | Kind::OpenCall) => return self.call(process, item, inserts),
+            Some(Kind::Dispatch | Kind::Copy) => return self.work(process, item, inserts),
+            Some(Kind::Range | Kind::OpenRange | Kind::Mark | Kind::Scratch) => {
+                return self.other(process, item, inserts);
+            }
+            Some(Kind::Alloc) => self.allocation(process, item, inserts),
+            Some(Kind::Enqueue) => self.issue(process, item, inserts),
             Some(Kind::RangeStart) => self.states[index].ranges.start(
                 record.word(5),
                 start,
@@ -2029,15 +2086,76 @@ impl Visitor for Perfetto<'_> {
             ),
             Some(Kind::RangeStop) => {
                 if let Some(started) = self.states[index].ranges.stop(record.word(5)) {
-                    self.range_by_id(process, index, &started, start, false);
+                    self.range_by_id(process, index, &started, start, false, inserts);
                 }
             }
-            _ => return Ok(()),
+            _ => {}
         }
-        self.out.flow()
+        Decision::Nothing
+    }
+
+    fn formatter(&self, _: &[Process<'_>]) -> Packets {
+        let texts = self.states.iter().map(|state| {
+            let mut gpu_header = Vec::new();
+            uint(&mut gpu_header, field::SEQUENCE, state.gpu);
+            uint(&mut gpu_header, field::SEQUENCE_FLAGS, NEEDS_STATE);
+            Texts {
+                context: state.context,
+                api: state.api,
+                event_base: state.event_base,
+                gpu_header,
+                shapes: Vec::new(),
+            }
+        });
+        Packets {
+            texts: texts.collect(),
+        }
+    }
+
+    fn stitch(&mut self, _: &[Item<'_>], chunk: &mut Chunk<Decision>) -> Result<(), ExportError> {
+        self.out.give(&mut chunk.bytes)
     }
 
     fn bytes(&self) -> u64 {
         self.out.bytes()
+    }
+}
+
+impl Formatter for Packets {
+    type Decision = Decision;
+
+    #[inline]
+    fn format(
+        &mut self,
+        process: &Process<'_>,
+        item: &Item<'_>,
+        decision: Decision,
+        out: &mut Vec<u8>,
+    ) {
+        match decision {
+            Decision::Nothing => {}
+            Decision::Host(host) => match item.record.kind() {
+                Some(Kind::Api | Kind::OpenCall) => self.call(process, item, host, out),
+                Some(Kind::Mark) => Self::mark(process, item, host, out),
+                Some(Kind::Scratch) => Self::scratch(item, host, out),
+                _ => Self::range(process, item, host, out),
+            },
+            Decision::Kernel {
+                event,
+                target,
+                number,
+                iid,
+                queue,
+                is_odd,
+            } => {
+                let ids = (number, iid, queue);
+                self.kernel(process, item, (event, target), ids, is_odd, out);
+            }
+            Decision::Copy {
+                event,
+                target,
+                queue,
+            } => self.copy(process, item, (event, target, queue), out),
+        }
     }
 }

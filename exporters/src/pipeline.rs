@@ -1,0 +1,501 @@
+//! The way of the records through a writer: one thread decides, any number of threads format, one puts in order.
+//!
+//! What an event needs to know of those before it (its lane, its number, whether an arrow leads to it, which names were
+//! said already) is decided record by record, on the calling thread. That is cheap. Making text or packets of a record and
+//! its decision is not, and needs nothing of other records: chunks of records are formatted on all threads. The
+//! calling thread stitches the formatted chunks together, in order; the writer sees there how long each event became, so
+//! that it can end a part between any two of them.
+//!
+//! Which thread formats what, and where chunks begin, shows nowhere in the output.
+//!
+//! Memory: the stretches (see [`crate::order`]) and about two chunks of [`CHUNK_BYTES`] for each thread.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::export::ExportError;
+use crate::model::Process;
+use crate::order::Item;
+
+/// About so many bytes of output become one chunk, when several threads share the work and when one does all of it.
+const CHUNK_BYTES: u64 = 512 << 10;
+const ALONE_CHUNK_BYTES: u64 = 128 << 10;
+/// Records of a chunk at least and at most, and before the first one is written.
+const CHUNK_RECORDS_MIN: u64 = 16;
+const CHUNK_RECORDS_MAX: u64 = 4096;
+const CHUNK_RECORDS_FIRST: u64 = 512;
+
+/// What a text is that the deciding thread makes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// An event.
+    Event,
+    /// A name or description that later parts must say again.
+    Definition,
+}
+
+/// A text that the deciding thread made by itself, between the events of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Insert {
+    pub(crate) what: What,
+    /// It goes before the event of the record with this index in its chunk.
+    pub(crate) before: usize,
+    pub(crate) length: usize,
+    /// Where it begins in the chunk's bytes; known when the chunk is formatted.
+    pub(crate) place: usize,
+}
+
+/// The texts that the deciding thread made by itself, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Inserts {
+    list: Vec<Insert>,
+    texts: Vec<u8>,
+    /// Index of the record that is being decided.
+    at: usize,
+}
+
+impl Inserts {
+    /// Adds what `fill` appends, before the event of the record that is being decided.
+    pub(crate) fn add(&mut self, what: What, fill: impl FnOnce(&mut Vec<u8>)) {
+        let from = self.texts.len();
+        fill(&mut self.texts);
+        self.list.push(Insert {
+            what,
+            before: self.at,
+            length: self.texts.len() - from,
+            place: 0,
+        });
+    }
+
+    /// Gives all texts in one piece and forgets them.
+    pub(crate) fn take(&mut self) -> (Vec<Insert>, Vec<u8>) {
+        self.at = 0;
+        (
+            std::mem::take(&mut self.list),
+            std::mem::take(&mut self.texts),
+        )
+    }
+}
+
+/// Records that are formatted at once.
+#[derive(Debug)]
+pub(crate) struct Chunk<D> {
+    /// One for each record.
+    pub(crate) decisions: Vec<D>,
+    inserts: Inserts,
+    /// The output.
+    pub(crate) bytes: Vec<u8>,
+    /// Where each record's event ends in it.
+    pub(crate) borders: Vec<usize>,
+}
+
+impl<D> Chunk<D> {
+    fn new() -> Self {
+        Self {
+            decisions: Vec::new(),
+            inserts: Inserts::default(),
+            bytes: Vec::new(),
+            borders: Vec::new(),
+        }
+    }
+
+    /// The texts between the events.
+    pub(crate) fn inserts(&self) -> &[Insert] {
+        &self.inserts.list
+    }
+}
+
+/// A format.
+pub(crate) trait Writer {
+    /// What a record needs to know of those before it.
+    type Decision: Copy + Send;
+    type Formatter: Formatter<Decision = Self::Decision> + Send;
+
+    /// Decides about the next record in order. Texts of its own go to `inserts`.
+    fn decide(
+        &mut self,
+        process: &Process<'_>,
+        item: &Item<'_>,
+        inserts: &mut Inserts,
+    ) -> Self::Decision;
+
+    /// One for each thread.
+    fn formatter(&self, processes: &[Process<'_>]) -> Self::Formatter;
+
+    /// Takes the next chunk in order.
+    fn stitch(
+        &mut self,
+        items: &[Item<'_>],
+        chunk: &mut Chunk<Self::Decision>,
+    ) -> Result<(), ExportError>;
+
+    /// Bytes written so far.
+    fn bytes(&self) -> u64;
+}
+
+/// Makes output of records and decisions; remembers only what saves work.
+pub(crate) trait Formatter {
+    type Decision;
+
+    /// Appends the event of a record.
+    fn format(
+        &mut self,
+        process: &Process<'_>,
+        item: &Item<'_>,
+        decision: Self::Decision,
+        out: &mut Vec<u8>,
+    );
+}
+
+/// Counts records and bytes, and sizes chunks by them.
+#[derive(Debug)]
+pub(crate) struct Sizes {
+    records: u64,
+    bytes: u64,
+    wanted: u64,
+}
+
+impl Sizes {
+    pub(crate) fn new(threads: usize) -> Self {
+        Self {
+            records: 0,
+            bytes: 0,
+            wanted: if threads > 1 {
+                CHUNK_BYTES
+            } else {
+                ALONE_CHUNK_BYTES
+            },
+        }
+    }
+
+    fn add(&mut self, records: usize, bytes: usize) {
+        self.records += records as u64;
+        self.bytes += bytes as u64;
+    }
+
+    fn chunk_records(&self) -> usize {
+        if self.records == 0 {
+            return CHUNK_RECORDS_FIRST as usize;
+        }
+        let each = (self.bytes / self.records).max(1);
+        (self.wanted / each).clamp(CHUNK_RECORDS_MIN, CHUNK_RECORDS_MAX) as usize
+    }
+}
+
+fn decide<W: Writer>(
+    writer: &mut W,
+    processes: &[Process<'_>],
+    items: &[Item<'_>],
+    chunk: &mut Chunk<W::Decision>,
+) {
+    chunk.decisions.clear();
+    chunk.inserts.list.clear();
+    chunk.inserts.texts.clear();
+    for (at, item) in items.iter().enumerate() {
+        chunk.inserts.at = at;
+        let decision = writer.decide(&processes[item.process()], item, &mut chunk.inserts);
+        chunk.decisions.push(decision);
+    }
+}
+
+fn format<F: Formatter<Decision: Copy>>(
+    formatter: &mut F,
+    processes: &[Process<'_>],
+    items: &[Item<'_>],
+    chunk: &mut Chunk<F::Decision>,
+) {
+    let Chunk {
+        decisions,
+        inserts,
+        bytes,
+        borders,
+    } = chunk;
+    bytes.clear();
+    borders.clear();
+    let mut texts = &inserts.texts[..];
+    let mut add = |insert: &mut Insert, bytes: &mut Vec<u8>| {
+        let (text, rest) = texts.split_at(insert.length);
+        texts = rest;
+        insert.place = bytes.len();
+        bytes.extend_from_slice(text);
+    };
+    let mut inserts = inserts.list.iter_mut().peekable();
+    for (at, (item, &decision)) in items.iter().zip(&*decisions).enumerate() {
+        while let Some(insert) = inserts.next_if(|insert| insert.before == at) {
+            add(insert, bytes);
+        }
+        formatter.format(&processes[item.process()], item, decision, bytes);
+        borders.push(bytes.len());
+    }
+    for insert in inserts {
+        add(insert, bytes);
+    }
+}
+
+/// Everything on the calling thread.
+pub(crate) fn alone<W: Writer>(
+    writer: &mut W,
+    formatter: &mut W::Formatter,
+    processes: &[Process<'_>],
+    items: &[Item<'_>],
+    sizes: &mut Sizes,
+    mut tell: impl FnMut(u64, &W),
+) -> Result<(), ExportError> {
+    let mut chunk = Chunk::new();
+    let mut rest = items;
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(sizes.chunk_records().min(rest.len()));
+        rest = later;
+        decide(writer, processes, now, &mut chunk);
+        format(formatter, processes, now, &mut chunk);
+        sizes.add(now.len(), chunk.bytes.len());
+        writer.stitch(now, &mut chunk)?;
+        tell(now.len() as u64, writer);
+    }
+    Ok(())
+}
+
+/// Records that are on their way.
+struct Job<'a, D> {
+    number: u64,
+    items: Arc<Vec<Item<'a>>>,
+    range: Range<usize>,
+    chunk: Chunk<D>,
+}
+
+enum Task<'a, D> {
+    Pick(usize, Vec<Item<'a>>),
+    Format(Job<'a, D>),
+}
+
+/// What is to be done, and what is done.
+struct Board<'a, D> {
+    to_format: VecDeque<Job<'a, D>>,
+    formatted: BTreeMap<u64, Job<'a, D>>,
+    /// Stretches that nobody has begun to pick begin here.
+    next_stretch: usize,
+    picking: usize,
+    picked: BTreeMap<usize, Vec<Item<'a>>>,
+    /// Room of stretches that are done.
+    spare: Vec<Vec<Item<'a>>>,
+    /// Stretches in memory.
+    held: usize,
+    closed: bool,
+}
+
+/// How the stretches are shared out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) threads: usize,
+    pub(crate) stretches: usize,
+    /// Stretches that may be in memory at once.
+    pub(crate) held_max: usize,
+}
+
+struct Desk<'a, D> {
+    board: Mutex<Board<'a, D>>,
+    /// There is something to do.
+    work: Condvar,
+    /// Something is done, for the calling thread.
+    news: Condvar,
+    plan: Plan,
+}
+
+impl<'a, D> Desk<'a, D> {
+    fn lock(&self) -> MutexGuard<'_, Board<'a, D>> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+        self.news.notify_all();
+    }
+
+    /// The next thing to do. Stretches come first while few are ready, so that the deciding thread never waits for one.
+    fn task(&self, board: &mut Board<'a, D>) -> Option<Task<'a, D>> {
+        let can_pick = board.next_stretch < self.plan.stretches && board.held < self.plan.held_max;
+        let few = board.picking + board.picked.len() < (self.plan.threads / 4).max(2);
+        if !(can_pick && few)
+            && let Some(job) = board.to_format.pop_front()
+        {
+            return Some(Task::Format(job));
+        }
+        if !can_pick {
+            return None;
+        }
+        let stretch = board.next_stretch;
+        board.next_stretch += 1;
+        board.picking += 1;
+        board.held += 1;
+        Some(Task::Pick(stretch, board.spare.pop().unwrap_or_default()))
+    }
+
+    fn perform<F: Formatter<Decision = D>>(
+        &self,
+        task: Task<'a, D>,
+        fill: &(dyn Fn(usize, &mut Vec<Item<'a>>) + Sync),
+        formatter: &mut F,
+        processes: &[Process<'_>],
+    ) where
+        D: Copy,
+    {
+        match task {
+            Task::Pick(stretch, mut items) => {
+                fill(stretch, &mut items);
+                let mut board = self.lock();
+                board.picking -= 1;
+                board.picked.insert(stretch, items);
+            }
+            Task::Format(mut job) => {
+                let items = &job.items[job.range.clone()];
+                format(formatter, processes, items, &mut job.chunk);
+                self.lock().formatted.insert(job.number, job);
+            }
+        }
+    }
+}
+
+/// Closes the desk when a thread goes: always, or only when it panics.
+struct Closer<'d, 'a, D>(&'d Desk<'a, D>, bool);
+
+impl<D> Drop for Closer<'_, '_, D> {
+    fn drop(&mut self) {
+        if self.1 || std::thread::panicking() {
+            self.0.close();
+        }
+    }
+}
+
+/// Shares the work out to threads: the calling one decides, stitches, and does what else there is while it waits. `fill`
+/// puts a stretch's records, in order, in place of what the vector holds.
+pub(crate) fn shared<'a, W: Writer>(
+    writer: &mut W,
+    processes: &[Process<'_>],
+    plan: Plan,
+    fill: &(dyn Fn(usize, &mut Vec<Item<'a>>) + Sync),
+    mut tell: impl FnMut(u64, &W),
+) -> Result<(), ExportError> {
+    let desk = Desk {
+        board: Mutex::new(Board {
+            to_format: VecDeque::new(),
+            formatted: BTreeMap::new(),
+            next_stretch: 0,
+            picking: 0,
+            picked: BTreeMap::new(),
+            spare: Vec::new(),
+            held: 0,
+            closed: false,
+        }),
+        work: Condvar::new(),
+        news: Condvar::new(),
+        plan,
+    };
+    let desk = &desk;
+    std::thread::scope(|scope| {
+        let _closer = Closer(desk, true);
+        for _ in 1..plan.threads {
+            let mut formatter = writer.formatter(processes);
+            scope.spawn(move || {
+                let _closer = Closer(desk, false);
+                let mut board = desk.lock();
+                while !board.closed {
+                    let Some(task) = desk.task(&mut board) else {
+                        board = desk
+                            .work
+                            .wait(board)
+                            .unwrap_or_else(PoisonError::into_inner);
+                        continue;
+                    };
+                    drop(board);
+                    desk.perform(task, fill, &mut formatter, processes);
+                    desk.news.notify_one();
+                    board = desk.lock();
+                }
+            });
+        }
+        let mut own = writer.formatter(processes);
+        let mut sizes = Sizes::new(plan.threads);
+        let mut spare: Vec<Chunk<W::Decision>> = Vec::new();
+        // Chunks that were begun, and those that were stitched.
+        let (mut begun, mut done) = (0, 0);
+        let chunks_max = 2 * plan.threads as u64 + 2;
+        let mut stretch = 0;
+        let mut deciding: Option<(Arc<Vec<Item<'_>>>, usize)> = None;
+        let mut board = desk.lock();
+        // A thread that panicked has closed the desk; the scope passes that on.
+        while !board.closed {
+            if let Some(mut job) = board.formatted.remove(&done) {
+                drop(board);
+                done += 1;
+                let items = &job.items[job.range.clone()];
+                sizes.add(items.len(), job.chunk.bytes.len());
+                writer.stitch(items, &mut job.chunk)?;
+                tell(items.len() as u64, writer);
+                let is_last = job.range.end == job.items.len();
+                spare.push(job.chunk);
+                let items = Arc::into_inner(job.items).filter(|_| is_last);
+                board = desk.lock();
+                if is_last {
+                    board.held -= 1;
+                    board.spare.extend(items);
+                    desk.work.notify_one();
+                }
+                continue;
+            }
+            if begun - done < chunks_max {
+                if deciding.is_none()
+                    && let Some(items) = board.picked.remove(&stretch)
+                {
+                    stretch += 1;
+                    if items.is_empty() {
+                        board.held -= 1;
+                    } else {
+                        deciding = Some((Arc::new(items), 0));
+                    }
+                    desk.work.notify_one();
+                    continue;
+                }
+                if let Some((items, from)) = &mut deciding {
+                    drop(board);
+                    let range = *from..items.len().min(*from + sizes.chunk_records());
+                    *from = range.end;
+                    let mut chunk = spare.pop().unwrap_or_else(Chunk::new);
+                    decide(writer, processes, &items[range.clone()], &mut chunk);
+                    let job = Job {
+                        number: begun,
+                        items: items.clone(),
+                        range,
+                        chunk,
+                    };
+                    begun += 1;
+                    if *from == items.len() {
+                        deciding = None;
+                    }
+                    board = desk.lock();
+                    board.to_format.push_back(job);
+                    desk.work.notify_one();
+                    continue;
+                }
+                if stretch == plan.stretches && begun == done {
+                    break;
+                }
+            }
+            match desk.task(&mut board) {
+                Some(task) => {
+                    drop(board);
+                    desk.perform(task, fill, &mut own, processes);
+                    board = desk.lock();
+                }
+                None => {
+                    board = desk
+                        .news
+                        .wait(board)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+        Ok(())
+    })
+}
