@@ -3,7 +3,9 @@
 //! One event a line, in the order of time, metadata rows first. What differs from kineto's own files, on purpose:
 //!
 //! * Flows: one `s` on a call that launched something, one `f` on each kernel and copy; none anywhere else. kineto ends a
-//!   flow on every call that starts none, and graph launches start none.
+//!   flow on every call that starts none, and graph launches start none. Where the clocks say that work began before its
+//!   call, the arrow ends when the call begins, if the work still runs then: readers take an `f` anywhere inside its
+//!   event, and none that lies before the `s`.
 //! * GPUs have process ids of their own (5000000 + n), which no Linux process has; `args.device` is the device number.
 //! * Streams count from 1; work on a stream that nobody knows has a row of that name.
 //! * Grids are work-groups, on every row.
@@ -13,7 +15,8 @@
 //! Times are microseconds with three decimals since `baseTimeNanoseconds`, a multiple of a quarter year, so that
 //! nanoseconds survive a double.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::io::Write;
 
 use strandline::record::{Kind, Record, api_arg, high, low};
@@ -26,7 +29,7 @@ use crate::memory::Memory;
 use crate::model::{Device, Model, Process, StreamOut, category, copy_names};
 use crate::order::Item;
 use crate::out::Output;
-use crate::pipeline::{Chunk, Formatter, Inserts, What, Writer};
+use crate::pipeline::{Chunk, Formatter, Insert, Inserts, What, Writer};
 use crate::text::{
     Line, is_utf8, push_escaped, push_f64, push_hex, push_hex_bytes, push_i64, push_micros,
     push_string, push_u64,
@@ -89,6 +92,16 @@ struct KernelText {
     shape: Vec<u8>,
 }
 
+/// Work that began before its call.
+#[derive(Clone, Copy, Debug)]
+struct Early {
+    end: u64,
+    pid: u64,
+    tid: u32,
+    /// Number of its record in the whole export.
+    number: u64,
+}
+
 /// What is decided of a process's records.
 #[derive(Debug)]
 struct State {
@@ -103,6 +116,9 @@ struct State {
     newest_thread: (u32, u32),
     /// Calls with an `s`.
     launched: Ids,
+    /// By call: work that began before it, while it runs; and when each ends.
+    early: IdMap<u64, Vec<Early>>,
+    early_ends: BinaryHeap<Reverse<(u64, u64)>>,
     ranges: RangesById,
     range_rows: usize,
     memory: Memory,
@@ -142,6 +158,10 @@ pub(crate) struct Chrome<'o> {
     part_end: Vec<u8>,
     /// By process: calls with an `s` in this part, when it is not the first.
     part_launched: Option<Vec<Ids>>,
+    /// Records that were decided, that were stitched, and that are in earlier parts.
+    decided: u64,
+    stitched: u64,
+    part_first: u64,
 }
 
 /// Texts of a process.
@@ -344,11 +364,31 @@ impl State {
             thread_rows: Vec::new(),
             newest_thread: (0, u32::MAX),
             launched: Ids::default(),
+            early: IdMap::default(),
+            early_ends: BinaryHeap::new(),
             ranges: RangesById::default(),
             range_rows: 0,
             memory: Memory::default(),
             next_lane_tid: LANE_TID_FIRST,
         }
+    }
+
+    /// Keeps work that began before its call, for as long as it runs.
+    #[cold]
+    fn add_early(&mut self, call: u64, now: u64, work: Early) {
+        while let Some(&Reverse((end, call))) = self.early_ends.peek()
+            && end <= now
+        {
+            self.early_ends.pop();
+            if let Some(works) = self.early.get_mut(&call) {
+                works.retain(|work| work.end > now);
+                if works.is_empty() {
+                    self.early.remove(&call);
+                }
+            }
+        }
+        self.early_ends.push(Reverse((work.end, call)));
+        self.early.entry(call).or_default().push(work);
     }
 
     #[inline]
@@ -535,6 +575,9 @@ impl<'o> Chrome<'o> {
             rows,
             part_end: Vec::new(),
             part_launched: None,
+            decided: 0,
+            stitched: 0,
+            part_first: 0,
         }
     }
 
@@ -577,6 +620,7 @@ impl<'o> Chrome<'o> {
         self.end_part(&object)?;
         self.part_end = object;
         self.out.next_part()?;
+        self.part_first = self.stitched;
         self.part_launched = Some(self.states.iter().map(|_| Ids::default()).collect());
         self.begin_part()
     }
@@ -592,8 +636,9 @@ impl<'o> Chrome<'o> {
         let mut written = 0;
         for (at, (item, decision)) in items.iter().zip(&chunk.decisions).enumerate() {
             while let Some(insert) = inserts.next_if(|insert| insert.before == at) {
-                self.add_row(insert.what, insert.place, insert.length, &chunk.bytes);
+                self.stitch_insert(insert, &mut written, &chunk.bytes)?;
             }
+            self.stitched += 1;
             let end = chunk.borders[at];
             if decision.flags & ARROW != 0
                 && let Some(launched) = &mut self.part_launched
@@ -617,7 +662,28 @@ impl<'o> Chrome<'o> {
                 self.split()?;
             }
         }
+        for insert in inserts {
+            self.stitch_insert(insert, &mut written, &chunk.bytes)?;
+        }
         self.out.append(&chunk.bytes[written..])
+    }
+
+    fn stitch_insert(
+        &mut self,
+        insert: &Insert,
+        written: &mut usize,
+        bytes: &[u8],
+    ) -> Result<(), ExportError> {
+        self.add_row(insert.what, insert.place, insert.length, bytes);
+        if let What::Arrow(number) = insert.what
+            && number < self.part_first
+        {
+            // The work lies in an earlier part.
+            self.out.append(&bytes[*written..insert.place])?;
+            *written = insert.place + insert.length;
+            self.report.arrows -= 1;
+        }
+        Ok(())
     }
 
     /// Keeps a row for later parts.
@@ -670,7 +736,7 @@ impl<'o> Chrome<'o> {
 
     fn notes(&mut self, process: &Process<'_>, block: &mut Vec<u8>) {
         let mut notes: Vec<_> = process.notes.iter().collect();
-        notes.sort_by_key(|note| (note.start, std::cmp::Reverse(note.end)));
+        notes.sort_by_key(|note| (note.start, Reverse(note.end)));
         let mut lanes = NestedLanes::default();
         for note in notes {
             let start = process.out_ns(note.start).saturating_sub(self.base_ns);
@@ -738,12 +804,40 @@ impl<'o> Chrome<'o> {
         let launched = id != 0 && state.launches.has_work(id) && !state.launched.contains(id);
         if launched {
             state.launched.insert(id);
+            if !state.early.is_empty() {
+                self.end_early(process, item, inserts);
+            }
         }
         self.report.calls += 1;
         Decision {
             tid,
             row: 0,
             flags: if launched { ARROW } else { 0 },
+        }
+    }
+
+    /// Ends the arrows of a call on work that began before it and still runs.
+    #[cold]
+    fn end_early(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) {
+        let (id, start) = (item.record.correlation_id(), item.place.start);
+        let early = self.states[item.process()].early.remove(&id);
+        for work in early.unwrap_or_default() {
+            // An event holds the moments before its end, not the end.
+            if work.end <= start {
+                continue;
+            }
+            self.report.arrows += 1;
+            inserts.add_behind(What::Arrow(work.number), |out| {
+                out.extend_from_slice(b",\n{\"ph\":\"f\",\"id\":");
+                push_u64(out, process.correlation(id));
+                out.extend_from_slice(b",\"pid\":");
+                push_u64(out, work.pid);
+                out.extend_from_slice(b",\"tid\":");
+                push_u64(out, work.tid.into());
+                out.extend_from_slice(b",\"ts\":");
+                push_micros(out, start - self.base_ns);
+                out.extend_from_slice(b",\"cat\":\"ac2g\",\"name\":\"ac2g\",\"bp\":\"e\"}");
+            });
         }
     }
 
@@ -805,6 +899,7 @@ impl<'o> Chrome<'o> {
                 name_thread(out, pid, tid.into(), &name, stream.number);
             });
         }
+        let tid = stream_row.tids[lane];
         if record.kind() == Some(Kind::Dispatch) {
             self.report.kernels += 1;
         } else {
@@ -824,9 +919,16 @@ impl<'o> Chrome<'o> {
         } else {
             // The call comes later in time.
             self.report.before_launch += 1;
+            let early = Early {
+                end: item.place.end,
+                pid: state.gpu_pid + device_number(process, place.0),
+                tid,
+                number: self.decided - 1,
+            };
+            state.add_early(target(record, flags), item.place.start, early);
         }
         Decision {
-            tid: stream_row.tids[lane],
+            tid,
             row: row as u32,
             flags,
         }
@@ -1314,6 +1416,7 @@ impl Writer for Chrome<'_> {
         item: &Item<'_>,
         inserts: &mut Inserts,
     ) -> Decision {
+        self.decided += 1;
         match item.record.kind() {
             Some(Kind::Api | Kind::OpenCall) => self.call(process, item, inserts),
             Some(Kind::Dispatch | Kind::Copy) => self.work(process, item, inserts),
@@ -1338,6 +1441,7 @@ impl Writer for Chrome<'_> {
         if self.part_launched.is_some() || self.is_full(chunk.bytes.len()) {
             return self.stitch_events(items, chunk);
         }
+        self.stitched += items.len() as u64;
         if self.out.is_splittable() {
             for at in 0..chunk.inserts().len() {
                 let insert = chunk.inserts()[at];

@@ -134,7 +134,8 @@ pub struct ExportReport {
     pub overlaps: u64,
     /// Host calls and ranges that overlap another one of their thread only in part.
     pub host_overlaps: u64,
-    /// Kernels and copies that start before the call that launched them: drawn without an arrow in JSON.
+    /// Kernels and copies that start before the call that launched them. In JSON the arrow of those that still run when
+    /// it begins ends at that moment; the others have none.
     pub before_launch: u64,
     /// Places of the region that are damaged and were left out.
     pub damage: usize,

@@ -33,6 +33,8 @@ pub(crate) enum What {
     Event,
     /// A name or description that later parts must say again.
     Definition,
+    /// The end of an arrow on the event of an earlier record, with that record's number in the whole export.
+    Arrow(u64),
 }
 
 /// A text that the deciding thread made by itself, between the events of a chunk.
@@ -58,11 +60,20 @@ pub(crate) struct Inserts {
 impl Inserts {
     /// Adds what `fill` appends, before the event of the record that is being decided.
     pub(crate) fn add(&mut self, what: What, fill: impl FnOnce(&mut Vec<u8>)) {
+        self.insert(what, self.at, fill);
+    }
+
+    /// As [`Inserts::add`], behind the event; nothing more can go before it then.
+    pub(crate) fn add_behind(&mut self, what: What, fill: impl FnOnce(&mut Vec<u8>)) {
+        self.insert(what, self.at + 1, fill);
+    }
+
+    fn insert(&mut self, what: What, before: usize, fill: impl FnOnce(&mut Vec<u8>)) {
         let from = self.texts.len();
         fill(&mut self.texts);
         self.list.push(Insert {
             what,
-            before: self.at,
+            before,
             length: self.texts.len() - from,
             place: 0,
         });

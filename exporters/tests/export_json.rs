@@ -382,26 +382,44 @@ fn a_kernel_whose_own_id_has_no_call_is_joined_by_its_ancestor() {
 }
 
 #[test]
-fn a_kernel_that_starts_before_its_call_is_drawn_without_an_arrow() {
+fn the_arrow_to_a_kernel_that_starts_before_its_call_ends_inside_of_the_kernel() {
     let mut region = region();
+    // One kernel still runs when the call begins, one ends at that moment, one before.
     api(&mut region, 0, LAUNCH, 10, 2_500, 2_600);
-    dispatch(
-        &mut region,
-        1,
-        Dispatch {
-            correlation: 10,
-            start: 2_400,
-            end: 2_700,
-            ..Dispatch::default()
-        },
-    );
-    close(&mut region, 1, 0, 9_000);
+    api(&mut region, 0, LAUNCH, 11, 2_700, 2_800);
+    for (id, end) in [(1, 2_501), (2, 2_500), (3, 2_450)] {
+        dispatch(
+            &mut region,
+            1,
+            Dispatch {
+                id,
+                correlation: 10,
+                start: 2_400 + id,
+                end,
+                stream: id as u32,
+                ..Dispatch::default()
+            },
+        );
+    }
+    close(&mut region, 3, 0, 9_000);
     let (value, report) = json(&[region.trace()]);
     check_rules(&value);
+    let drawn = arrows(&value);
     assert_eq!(
-        (arrows(&value).len(), report.before_launch, report.kernels),
-        (0, 1, 1)
+        (drawn.len(), report.arrows, report.before_launch),
+        (1, 1, 3)
     );
+    let (start, end) = &drawn[0];
+    assert_eq!(
+        (vendor_ns(&value, start), vendor_ns(&value, end)),
+        (2_500, 2_500)
+    );
+    let kernel = of(&value, "kernel")
+        .into_iter()
+        .find(|event| event["args"]["dispatch"] == 1)
+        .unwrap();
+    assert_eq!((&kernel["pid"], &kernel["tid"]), (&end["pid"], &end["tid"]));
+    assert_eq!(vendor_ns(&value, kernel), 2_401);
 }
 
 #[test]

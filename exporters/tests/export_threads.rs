@@ -271,6 +271,47 @@ fn parts_end_at_the_same_event_for_any_number_of_threads() {
 }
 
 #[test]
+fn arrows_of_parts_lie_in_the_events_of_their_part() {
+    let trace = [mixed(6_000, 4242).trace()];
+    let folder = Folder::new();
+    let options = Options {
+        part_bytes_max: 300_000,
+        ..Options::default()
+    };
+    let report = export(&trace, &folder.file("out.json"), &options).unwrap();
+    assert!(report.files.len() > 20 && report.before_launch > 100);
+    let (mut drawn, mut late) = (0, 0);
+    for file in &report.files {
+        let value: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        check_rules(&value);
+        let row = |event: &serde_json::Value| {
+            (
+                event["pid"].as_u64().unwrap(),
+                event["tid"].as_u64().unwrap(),
+            )
+        };
+        let mut works = std::collections::BTreeMap::new();
+        for category in ["kernel", "gpu_memcpy"] {
+            for event in of(&value, category) {
+                let start = ns(&event["ts"]);
+                works.insert((row(event), start), start + ns(&event["dur"]));
+            }
+        }
+        for (start, end) in arrows(&value) {
+            let (row, at) = (row(&end), ns(&end["ts"]));
+            let (work, until) = works.range(..=(row, at)).next_back().unwrap();
+            assert!(work.0 == row && at < *until, "{end}");
+            late += u64::from(work.1 < at);
+            assert!(ns(&start["ts"]) <= at);
+            drawn += 1;
+        }
+    }
+    assert_eq!(drawn, report.arrows);
+    assert!(late > 50, "{late} arrows end inside of their event");
+}
+
+#[test]
 fn several_processes_are_the_same_for_any_number_of_threads() {
     let traces = [mixed(1_500, 4242).trace(), mixed(2_500, 4300).trace()];
     same_for_any_number_of_threads(&traces, 900_000, 3);
