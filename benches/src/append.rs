@@ -10,6 +10,8 @@ use crate::clock::{self, Scale, median};
 use crate::driver::{self, Effort, Figures, Peer, Shape};
 use crate::ours::{self, Ours, OursInC, Process, Streamed};
 use crate::queues::{ArrayQueue, CrossbeamChannel, RowStore, Rtrb, Shared, SharedPeer, StdChannel};
+#[cfg(feature = "tracy")]
+use crate::tracy;
 use crate::{c_abi, cxx, tracers};
 
 /// One row's shape in the order of the table.
@@ -47,7 +49,7 @@ const fn known(name: &'static str, shapes: &'static [Shape], shared: bool) -> Kn
     }
 }
 
-const PEERS: [Known; 14] = [
+const PEERS: [Known; 15] = [
     known("strandline", &SHAPES, false),
     known("strandline-flight", &[ONE_TIME, NO_TIME, PAIR], false),
     known("strandline-c-abi", &[ONE_TIME], false),
@@ -59,6 +61,7 @@ const PEERS: [Known; 14] = [
     known("fastrace", &[PAIR], false),
     known("tracing-chrome", &[PAIR], true),
     known("tracy", &[PAIR], false),
+    known("tracy-viewed", &[PAIR], false),
     known("moodycamel-readerwriterqueue", &[ONE_TIME, NO_TIME], false),
     known("moodycamel-concurrentqueue", &[ONE_TIME, NO_TIME], false),
     known("cxx-mutex-vector-new", &[ONE_TIME], true),
@@ -276,14 +279,12 @@ fn figures(peer: &str, shape: Shape, effort: Effort, scale: Scale) -> Result<Fig
         },
         "fastrace" => go(tracers::Fastrace::new(), effort, scale),
         "tracing-chrome" => go(tracers::TracingChrome::new()?, effort, scale),
-        "tracy" => {
-            #[cfg(feature = "tracy")]
-            {
-                go(tracers::Tracy::new(), effort, scale)
-            }
-            #[cfg(not(feature = "tracy"))]
-            Err("built without the feature tracy".to_owned())
-        }
+        #[cfg(feature = "tracy")]
+        "tracy" => go(tracy::Tracy::alone(), effort, scale),
+        #[cfg(feature = "tracy")]
+        "tracy-viewed" => go(tracy::Tracy::viewed()?, effort, scale),
+        #[cfg(not(feature = "tracy"))]
+        "tracy" | "tracy-viewed" => Err("built without the feature tracy".to_owned()),
         "moodycamel-readerwriterqueue" | "moodycamel-concurrentqueue" | "cxx-mutex-vector-new" => {
             if let Some(why) = cxx::missing() {
                 return Err(why.to_owned());

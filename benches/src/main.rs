@@ -25,6 +25,8 @@ mod ours;
 mod queues;
 mod region_reader;
 mod tracers;
+#[cfg(feature = "tracy")]
+mod tracy;
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Peers that are tracers: a span is a begin and an end, with two timestamps of their own.
+//! Peers that are tracers in Rust: a span is a begin and an end, with two timestamps of their own.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -179,60 +179,5 @@ impl Peer for TracingChrome {
             guard.flush();
         }
         settle(&self.begins, appended, "spans")
-    }
-}
-
-/// Tracy's client with nobody connected: zones pile up in its queue.
-#[cfg(feature = "tracy")]
-pub struct Tracy(tracy_client::Client);
-
-#[cfg(feature = "tracy")]
-impl Tracy {
-    /// Starts the client.
-    pub fn new() -> Self {
-        Self(tracy_client::Client::start())
-    }
-}
-
-/// A thread that makes zones.
-#[cfg(feature = "tracy")]
-pub struct TracyProducer(tracy_client::Client);
-
-#[cfg(feature = "tracy")]
-impl Producer for TracyProducer {
-    #[inline(always)]
-    fn append(&mut self, _: u64) -> bool {
-        drop(
-            self.0
-                .clone()
-                .span(tracy_client::span_location!("append"), 0),
-        );
-        true
-    }
-}
-
-#[cfg(feature = "tracy")]
-impl Peer for Tracy {
-    type Producer<'a> = TracyProducer;
-
-    fn producer(&self, _: usize) -> TracyProducer {
-        TracyProducer(self.0.clone())
-    }
-
-    fn drain(&self, _: &mut dyn FnMut(usize, u64)) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn drains_itself(&self) -> bool {
-        true
-    }
-
-    fn settle(&self, _: u64) -> Result<(), String> {
-        // Nobody is connected who could count; that the client runs is all that can be seen from here.
-        if tracy_client::Client::is_running() {
-            Ok(())
-        } else {
-            Err("the client does not run".to_owned())
-        }
     }
 }
