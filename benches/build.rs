@@ -1,28 +1,68 @@
-//! Builds the C++ peers when the feature asks for them and their headers are there.
+//! Builds the C and C++ peers when a feature asks for them and their headers are there.
 
 fn main() {
     println!("cargo:rustc-check-cfg=cfg(strandline_cxx)");
+    println!("cargo:rustc-check-cfg=cfg(strandline_lttng)");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=cxx/peers.cpp");
+    println!("cargo:rerun-if-changed=lttng/provider.c");
+    println!("cargo:rerun-if-changed=lttng/provider.h");
     #[cfg(feature = "cxx")]
-    {
-        let headers = [
-            "concurrentqueue/concurrentqueue.h",
-            "readerwriterqueue/readerwriterqueue.h",
-        ];
-        let there = |header| std::path::Path::new("/usr/include").join(header).exists();
-        if headers.into_iter().all(there) {
-            cc::Build::new()
-                .cpp(true)
-                .std("c++17")
-                .opt_level(3)
-                .file("cxx/peers.cpp")
-                .compile("strandline_bench_peers");
-            println!("cargo:rustc-cfg=strandline_cxx");
-        } else {
+    cxx();
+    #[cfg(feature = "lttng")]
+    lttng();
+}
+
+#[cfg(feature = "cxx")]
+fn cxx() {
+    let headers = [
+        "concurrentqueue/concurrentqueue.h",
+        "readerwriterqueue/readerwriterqueue.h",
+    ];
+    let there = |header| std::path::Path::new("/usr/include").join(header).exists();
+    if headers.into_iter().all(there) {
+        cc::Build::new()
+            .cpp(true)
+            .std("c++17")
+            .opt_level(3)
+            .file("cxx/peers.cpp")
+            .compile("strandline_bench_peers");
+        println!("cargo:rustc-cfg=strandline_cxx");
+    } else {
+        println!(
+            "cargo:warning=the headers of moodycamel's queues are not installed: those peers are skipped"
+        );
+    }
+}
+
+/// The tracepoint provider, as a shared library that the program carries in itself.
+#[cfg(feature = "lttng")]
+fn lttng() {
+    let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
+    let built = cc::Build::new()
+        .opt_level(2)
+        .try_get_compiler()
+        .map_err(|error| error.to_string())
+        .and_then(|compiler| {
+            compiler
+                .to_command()
+                .args(["-shared", "-fPIC", "-O2", "-Ilttng", "lttng/provider.c"])
+                .arg("-o")
+                .arg(out.join("provider.so"))
+                .args(["-llttng-ust", "-ldl"])
+                .output()
+                .map_err(|error| error.to_string())
+        });
+    match built {
+        Ok(output) if output.status.success() => println!("cargo:rustc-cfg=strandline_lttng"),
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr);
+            let why = why.lines().find(|line| line.contains("error"));
             println!(
-                "cargo:warning=the headers of moodycamel's queues are not installed: those peers are skipped"
+                "cargo:warning=LTTng's peer is skipped: {}",
+                why.unwrap_or("the compiler failed")
             );
         }
+        Err(why) => println!("cargo:warning=LTTng's peer is skipped: {why}"),
     }
 }

@@ -21,6 +21,7 @@ mod cxx;
 mod driver;
 mod export;
 mod instructions;
+mod lttng;
 mod ours;
 mod queues;
 mod region_reader;
