@@ -12,7 +12,7 @@ use crate::ours::{self, Ours, OursInC, Process, Streamed};
 use crate::queues::{ArrayQueue, CrossbeamChannel, RowStore, Rtrb, Shared, SharedPeer, StdChannel};
 #[cfg(feature = "tracy")]
 use crate::tracy;
-use crate::{c_abi, cxx, lttng, tracers};
+use crate::{c_abi, consumer, cxx, lttng, tracers};
 
 /// One row's shape in the order of the table.
 const ONE_TIME: Shape = Shape {
@@ -121,6 +121,16 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             }
         }
     }
+    for (peer, of) in [
+        ("strandline", "strandline"),
+        ("strandline-pairs", "strandline"),
+        ("rtrb", "rtrb"),
+    ] {
+        if arguments.wants(of) {
+            let words = vec!["consumer".to_owned(), CONSUMER_RINGS.to_string()];
+            jobs.push((peer, words));
+        }
+    }
     let mut absent: Vec<&str> = Vec::new();
     for (peer, words) in jobs {
         if absent.contains(&peer) {
@@ -200,6 +210,7 @@ pub fn child(arguments: &Arguments) -> Result<(), String> {
     match &words[..] {
         ["strandline/no-session"] => no_session(arguments, scale),
         [peer, "sustained", producers] => sustained_row(peer, number(producers)?, arguments, scale),
+        [peer, "consumer", producers] => consumer_row(peer, number(producers)?, arguments, scale),
         [peer, producers, timestamps, cells] => {
             let shape = Shape {
                 timestamps: number(timestamps)?,
@@ -425,7 +436,7 @@ fn sustained_row(
     } = match peer {
         "strandline" => {
             let process = Process::start_whole((4 * producers as u64 + 64) << 20, "stream")?;
-            driver::sustained(&Streamed::new(process)?, producers, seconds)?
+            driver::sustained(&Streamed::<false>::new(process)?, producers, seconds)?
         }
         "rtrb" => driver::sustained(&Rtrb::<8, 1>::new(producers), producers, seconds)?,
         other => return Err(format!("{other}: no such row")),
@@ -433,6 +444,36 @@ fn sustained_row(
     println!(
         "{{\"peer\":\"{peer}/sustained\",\"producers\":{producers},\"timestamps\":1,\"cells\":1,\
          \"records_per_s\":{records_per_s:.0},\"lost\":{lost},\"rdtsc_ns\":{:.2}}}",
+        scale.rdtsc_ns
+    );
+    Ok(())
+}
+
+/// Producers whose rings a consumer row fills.
+const CONSUMER_RINGS: usize = 15;
+
+fn consumer_row(
+    peer: &str,
+    producers: usize,
+    arguments: &Arguments,
+    scale: Scale,
+) -> Result<(), String> {
+    let seconds = arguments.seconds;
+    let records_per_s = match peer {
+        "strandline" => {
+            let process = Process::start_whole((4 * producers as u64 + 64) << 20, "stream")?;
+            consumer::capacity(&Streamed::<false>::new(process)?, producers, seconds)?
+        }
+        "strandline-pairs" => {
+            let process = Process::start_whole((8 * producers as u64 + 64) << 20, "stream")?;
+            consumer::capacity(&Streamed::<true>::new(process)?, producers, seconds)?
+        }
+        "rtrb" => consumer::capacity(&Rtrb::<8, 1>::new(producers), producers, seconds)?,
+        other => return Err(format!("{other}: no such row")),
+    };
+    println!(
+        "{{\"peer\":\"{peer}/consumer\",\"producers\":{producers},\"timestamps\":1,\"cells\":1,\
+         \"records_per_s\":{records_per_s:.0},\"rdtsc_ns\":{:.2}}}",
         scale.rdtsc_ns
     );
     Ok(())
@@ -556,6 +597,17 @@ fn table(rows: &[Value]) -> String {
             let _ = writeln!(
                 out,
                 "{peer:<36} {producers} producers: {rate:.1} M records/s through one consumer, {lost} lost"
+            );
+        } else if peer.ends_with("/consumer") {
+            let rate = number(row, "records_per_s") / 1e6;
+            let what = if peer.contains("-pairs") {
+                "pairs of issue and completion"
+            } else {
+                "records"
+            };
+            let _ = writeln!(
+                out,
+                "{peer:<36} one consumer that never waits: {rate:.1} M {what}/s"
             );
         } else if row.get("records_per_s").is_none() {
             let _ = writeln!(out, "{peer:<36} {:.2} ns a call", number(row, "ns_mean"));

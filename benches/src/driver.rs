@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// Bursts before the first that counts: more than any peer's places, so that each was used once.
 const WARM_BURSTS: usize = 40;
 /// Records that a producer at full speed may be ahead of the consumer.
-const AHEAD: u64 = 1 << 13;
+pub const AHEAD: u64 = 1 << 13;
 /// What is walked before each cold append.
 const COLD_BYTES: usize = 4 << 20;
 
@@ -150,11 +150,13 @@ pub struct Sustained {
     pub lost: u64,
 }
 
+#[derive(Debug)]
 #[repr(align(128))]
 struct Line<T>(T);
 
 /// Keeps a consumer's books: each producer's records, each exactly once.
-struct Books {
+#[derive(Debug)]
+pub struct Books {
     /// Records seen, by producer; read by the producers.
     seen: Vec<Line<AtomicU64>>,
     /// Sum of their sequence numbers.
@@ -162,7 +164,8 @@ struct Books {
 }
 
 impl Books {
-    fn new(producers: usize) -> Self {
+    /// Empty books of that many producers.
+    pub fn new(producers: usize) -> Self {
         let line = || Line(AtomicU64::new(0));
         Self {
             seen: (0..producers).map(|_| line()).collect(),
@@ -170,8 +173,11 @@ impl Books {
         }
     }
 
-    /// Takes what a peer has; the consumer only.
-    fn drain(&self, peer: &impl Peer) -> Result<u64, String> {
+    /// Takes what a peer has; the consumer only. Returns how many records that were.
+    ///
+    /// # Errors
+    /// As [`Peer::drain`], or that a record is of a producer that is not there.
+    pub fn drain(&self, peer: &impl Peer) -> Result<u64, String> {
         let mut stray = None;
         let mut counts = vec![(0u64, 0u64); self.seen.len()];
         peer.drain(&mut |producer, sequence| match counts.get_mut(producer) {
@@ -212,8 +218,11 @@ impl Books {
             .ok_or_else(|| format!("{seen} records were seen of {appended}"))
     }
 
-    /// Every record from 0 to `appended` of each producer was seen once.
-    fn check(&self, appended: &[u64]) -> Result<u64, String> {
+    /// Every record from 0 to `appended` of each producer was seen once. Returns how many records those are.
+    ///
+    /// # Errors
+    /// What is missing or there twice.
+    pub fn check(&self, appended: &[u64]) -> Result<u64, String> {
         for (at, &count) in appended.iter().enumerate() {
             let seen = self.seen[at].0.load(Ordering::Acquire);
             let sum = self.sums[at].0.load(Ordering::Relaxed);
@@ -559,11 +568,12 @@ pub fn sustained<P: Peer>(peer: &P, producers: usize, seconds: f64) -> Result<Su
                             }
                         }
                         *sequence += BURST;
+                        // As with a full peer: the consumer, and the others where cores are few, get the turn.
                         while *sequence > books.seen[index].0.load(Ordering::Relaxed) + AHEAD
                             && !done.load(Ordering::Relaxed)
                             && began.elapsed() < PATIENCE
                         {
-                            std::hint::spin_loop();
+                            std::thread::yield_now();
                         }
                     }
                 })

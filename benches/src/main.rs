@@ -17,6 +17,7 @@ mod append;
 mod arguments;
 mod c_abi;
 mod clock;
+mod consumer;
 mod cxx;
 mod driver;
 mod export;

@@ -338,14 +338,34 @@ impl<const CALL: u8> Peer for Ours<CALL> {
 }
 
 /// Strandline in stream mode: the consumer is the collector, which takes segments whole when they are sealed and gives
-/// them back.
+/// them back. With `PAIRS` each append is a dispatch, issued and completed, which the collector also notes for the books.
 #[derive(Debug)]
-pub struct Streamed {
+pub struct Streamed<const PAIRS: bool> {
     process: Process,
     session: u64,
 }
 
-impl Streamed {
+/// A producer: any thread.
+#[derive(Debug)]
+pub struct StreamedProducer<const PAIRS: bool> {
+    runtime: &'static Runtime,
+    name: u64,
+    producer: u64,
+}
+
+impl<const PAIRS: bool> Producer for StreamedProducer<PAIRS> {
+    #[inline(always)]
+    fn append(&mut self, sequence: u64) -> bool {
+        if PAIRS {
+            dispatch_pair(self.runtime, sequence, self.producer);
+        } else {
+            append(self.runtime, self.name, sequence, self.producer);
+        }
+        true
+    }
+}
+
+impl<const PAIRS: bool> Streamed<PAIRS> {
     /// Opens a session.
     pub fn new(process: Process) -> Result<Self, String> {
         let session = process.open()?;
@@ -353,15 +373,14 @@ impl Streamed {
     }
 }
 
-impl Peer for Streamed {
-    type Producer<'a> = OurProducer<0>;
+impl<const PAIRS: bool> Peer for Streamed<PAIRS> {
+    type Producer<'a> = StreamedProducer<PAIRS>;
 
-    fn producer(&self, index: usize) -> OurProducer<0> {
-        OurProducer {
+    fn producer(&self, index: usize) -> StreamedProducer<PAIRS> {
+        StreamedProducer {
             runtime: self.process.runtime,
             name: self.process.name,
             producer: index as u64 + 1,
-            token: Token::NONE,
         }
     }
 
@@ -383,10 +402,11 @@ impl Peer for Streamed {
                 return Ok(());
             }
             for record in Records::new(collected.words).map_while(Result::ok) {
-                if record.kind() == Some(Kind::Thread) {
+                if matches!(record.kind(), Some(Kind::Thread | Kind::Enqueue)) {
                     continue;
                 }
-                match check(&record, Call::Append, name) {
+                let call = if PAIRS { Call::Dispatch } else { Call::Append };
+                match check(&record, call, name) {
                     Ok((producer, sequence)) => seen(producer, sequence),
                     Err(why) => wrong = Err(why),
                 }

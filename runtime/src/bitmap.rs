@@ -51,14 +51,28 @@ impl FreeBits<'_> {
         None
     }
 
-    /// Frees a segment. Any thread; the caller owns it.
-    pub(crate) fn give(&self, segment: u32) {
-        let bit = 1 << (segment % 64);
-        // The count goes up first, so that it never goes below zero when the bit is claimed at once.
-        self.free.fetch_add(1, Ordering::Relaxed);
-        // ORD(recycle): Release. Pairs with the Acquire in `claim`.
-        let before = self.words[segment as usize / 64].fetch_or(bit, Ordering::Release);
-        debug_assert_eq!(before & bit, 0, "segment {segment} was free already");
+    /// Frees segments. Any thread; the caller owns them. The words are shared with those who claim: they are written once
+    /// for all segments of a word that come one after another.
+    pub(crate) fn give(&self, segments: &[u32]) {
+        if segments.is_empty() {
+            return;
+        }
+        // The count goes up first, so that it never goes below zero when a bit is claimed at once.
+        self.free
+            .fetch_add(segments.len() as u64, Ordering::Relaxed);
+        for run in segments.chunk_by(|one, next| one / 64 == next / 64) {
+            let bits = run
+                .iter()
+                .fold(0u64, |bits, segment| bits | 1 << (segment % 64));
+            debug_assert_eq!(
+                bits.count_ones() as usize,
+                run.len(),
+                "one of {run:?} is there twice"
+            );
+            // ORD(recycle): Release. Pairs with the Acquire in `claim`.
+            let before = self.words[run[0] as usize / 64].fetch_or(bits, Ordering::Release);
+            debug_assert_eq!(before & bits, 0, "one of {run:?} was free already");
+        }
     }
 }
 
@@ -77,12 +91,17 @@ mod tests {
             hint: &hint,
         };
         assert_eq!(bits.claim(), None);
-        for segment in 0..130 {
-            bits.give(segment);
-        }
+        bits.give(&[]);
+        bits.give(&[0]);
+        bits.give(&[129, 1, 2, 63, 128, 64]);
+        let rest: Vec<u32> = (3..128)
+            .filter(|segment| !(63..=64).contains(segment))
+            .collect();
+        bits.give(&rest);
+        assert_eq!(free.load(Ordering::Relaxed), 130);
         let claimed: HashSet<u32> = std::iter::from_fn(|| bits.claim()).collect();
         assert_eq!(claimed.len(), 130);
-        bits.give(129);
+        bits.give(&[129]);
         assert_eq!(bits.claim(), Some(129));
     }
 }
@@ -121,7 +140,7 @@ mod models {
                 })
                 .collect();
             shared[3].store(7, Ordering::Relaxed);
-            bits(&shared).give(0);
+            bits(&shared).give(&[0]);
             let owners = claimers
                 .into_iter()
                 .map(|claimer| claimer.join().unwrap())

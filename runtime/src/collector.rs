@@ -19,7 +19,7 @@
 
 mod file;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering as StdOrdering;
@@ -43,6 +43,8 @@ use crate::sync::Ordering;
 
 /// Segments that are taken in one go: 1 MiB, so that whoever waits for the collector waits for no more than that.
 const BATCH: usize = 16;
+/// Segments that are freed in one go: lanes claim from the same words, and a small region must not wait long for its few.
+const FREED_TOGETHER: usize = 4;
 /// Between looks at the ring while segments come.
 const BUSY: Duration = Duration::from_micros(200);
 /// Between looks otherwise.
@@ -58,10 +60,14 @@ pub(crate) struct CollectorState {
     /// How far the ring was read.
     ring_head: u64,
     /// Taken from the ring, not yet taken by the sink.
-    taken: Vec<u32>,
+    taken: VecDeque<u32>,
+    /// Retired, not yet free for lanes; fewer than [`FREED_TOGETHER`].
+    retired: Vec<u32>,
     file: Option<OutputFile>,
     /// Segments that a sink took.
     collected: u64,
+    /// Those of them that were read for open books.
+    read_for_books: u64,
     /// What a sink has of segments that were open still: generation and cells.
     given: HashMap<u32, (u32, usize)>,
 }
@@ -165,18 +171,18 @@ impl Runtime {
             if state.taken.is_empty() {
                 break;
             }
-            let count = state.taken.len();
-            for at in 0..count {
-                let segment = state.taken[at];
-                if self.give(&mut state, segment, &mut sink).is_err() {
-                    state.taken.drain(..at);
+            while let Some(&segment) = state.taken.front().filter(|_| done < most) {
+                if self.give(&state, segment, &mut sink).is_err() {
+                    self.free_retired(&mut state);
                     return Err(Status::Output);
                 }
+                // Not before: a sink that panics gets it again, and what it had taken does not come again.
+                state.taken.pop_front();
                 self.was_collected(&mut state, segment);
+                done += 1;
             }
-            state.taken.clear();
-            done += count;
         }
+        self.free_retired(&mut state);
         Ok(done)
     }
 
@@ -208,8 +214,10 @@ impl Runtime {
             (lane, state >> 8 & 0xff)
         });
         for (_, _, segment) in open {
-            self.give(&mut state, segment, &mut sink)
-                .map_err(|_| Status::Output)?;
+            let given = self.give(&state, segment, &mut sink);
+            if let Some(given) = given.map_err(|_| Status::Output)? {
+                state.given.insert(segment, given);
+            }
             done += 1;
         }
         Ok(done)
@@ -227,13 +235,13 @@ impl Runtime {
         Ok(state)
     }
 
-    /// Gives a sink what it does not have of a segment.
+    /// Gives a sink what it does not have of a segment; returns what it has then: generation and cells.
     fn give(
         &self,
-        state: &mut CollectorState,
+        state: &CollectorState,
         segment: u32,
         sink: &mut impl FnMut(&Collected<'_>) -> io::Result<()>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<(u32, usize)>> {
         let given = state.given.get(&segment).copied();
         let from = |generation| match given {
             Some((known, cells)) if known == generation => cells,
@@ -241,13 +249,12 @@ impl Runtime {
         };
         let Some((collected, generation, cells)) = Collected::of(self.region(), segment, from)
         else {
-            return Ok(());
+            return Ok(None);
         };
         if !collected.words.is_empty() {
             sink(&collected)?;
         }
-        state.given.insert(segment, (generation, cells));
-        Ok(())
+        Ok(Some((generation, cells)))
     }
 
     /// Fills `taken` from the ring.
@@ -256,20 +263,31 @@ impl Runtime {
             let Some(segment) = self.region().ring().take(&mut state.ring_head) else {
                 return;
             };
-            state.taken.push(segment);
+            state.taken.push_back(segment);
         }
     }
 
     /// A sink has a segment whole: reads for the open books what is in it, and frees it. Facts stay in the region (T3).
     fn was_collected(&self, state: &mut CollectorState, segment: u32) {
         state.collected += 1;
+        state.given.remove(&segment);
         // After the sink: what it has just read is in this processor's cache.
-        self.read_outstanding(segment);
+        state.read_for_books += u64::from(self.read_outstanding(segment));
         let word = self.region().entry(segment, word::STATE);
         let word = StateWord::unpack(word.load(Ordering::Relaxed));
         if word.is_some_and(|word| word.kind == SegmentKind::Records) {
-            self.region().recycle(segment);
+            self.region().retire(segment);
+            state.retired.push(segment);
+            if state.retired.len() >= FREED_TOGETHER {
+                self.free_retired(state);
+            }
         }
+    }
+
+    /// Gives the lanes what was retired; before the lock is left.
+    fn free_retired(&self, state: &mut CollectorState) {
+        self.region().give(&state.retired);
+        state.retired.clear();
     }
 
     /// Writes sealed segments to the file; true when there were any. Under the lock (T1). Facts first: all that the
@@ -292,6 +310,7 @@ impl Runtime {
             for segment in std::mem::take(&mut state.taken) {
                 self.was_collected(state, segment);
             }
+            self.free_retired(state);
         }
     }
 
@@ -392,6 +411,12 @@ impl Runtime {
     /// Segments that were taken out of the region by the collector so far.
     pub fn collected_segments(&self) -> u64 {
         self.collector().collected
+    }
+
+    /// Of those, how many the collector read for the books of open sessions: the ones that may hold an issue or a
+    /// completion of a dispatch or copy.
+    pub fn segments_read_for_books(&self) -> u64 {
+        self.collector().read_for_books
     }
 }
 

@@ -60,18 +60,48 @@ pub struct Block {
     pub words: [u64; crate::limits::SESSION_SLOT_WORDS],
 }
 
-/// Records that a lane stored for the sessions of some blocks, all kinds: a sum of `count(index)` over the counters.
-pub(crate) fn stored(count: impl Fn(Counter) -> u64) -> u64 {
-    let stored = [
-        Counter::DispatchIssued,
-        Counter::CopyIssued,
-        Counter::DispatchRecorded,
-        Counter::CopyRecorded,
-        Counter::ApiRecorded,
-        Counter::OtherRecorded,
-    ];
-    let sum: u64 = stored.into_iter().map(&count).sum();
-    sum.wrapping_sub(count(Counter::IssueLost))
+/// Records that a lane stored, as its counters say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// All kinds.
+    pub(crate) all: u64,
+    /// Issues and completions of dispatches and copies, also the issues whose record found no room: 0 says that no such
+    /// record was stored.
+    pub(crate) device: u64,
+}
+
+impl Tally {
+    /// For the session of one block, whose counters are `count(index)`.
+    pub(crate) fn of(count: impl Fn(Counter) -> u64) -> Self {
+        let device = [
+            Counter::DispatchIssued,
+            Counter::CopyIssued,
+            Counter::DispatchRecorded,
+            Counter::CopyRecorded,
+        ];
+        let device: u64 = device.into_iter().map(&count).sum();
+        let others = count(Counter::ApiRecorded) + count(Counter::OtherRecorded);
+        Self {
+            all: (device + others).wrapping_sub(count(Counter::IssueLost)),
+            device,
+        }
+    }
+
+    /// What came since `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            all: self.all.wrapping_sub(before.all),
+            device: self.device.wrapping_sub(before.device),
+        }
+    }
+
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            all: self.all.wrapping_add(other.all),
+            device: self.device.wrapping_add(other.device),
+        }
+    }
 }
 
 impl Block {

@@ -22,7 +22,7 @@ use std::cell::Cell;
 use crate::anchors::TickAnchor;
 use crate::clock;
 use crate::control::{CONTROL, Control};
-use crate::counters::{Counter, stored};
+use crate::counters::{Counter, Tally};
 use crate::gate::{self, Barrier};
 use crate::handover;
 use crate::header::Mode;
@@ -104,10 +104,10 @@ pub struct Lane {
     newest: Cell<u32>,
     /// Segments in the chain.
     chained: Cell<u32>,
-    /// Records that `counters` counted as stored when the open segment of records was opened, or the session changed.
-    stored_before: Cell<u64>,
+    /// What `counters` counted as stored when the open segment of records was opened, or the session changed.
+    stored_before: Cell<Tally>,
     /// Records of sessions before this one in the open segment.
-    stored_here: Cell<u64>,
+    stored_here: Cell<Tally>,
     /// The lane's newest anchor.
     anchor: Cell<TickAnchor>,
     range_depth: Cell<usize>,
@@ -193,8 +193,8 @@ impl Lane {
             oldest: Cell::new(u32::MAX),
             newest: Cell::new(u32::MAX),
             chained: Cell::new(0),
-            stored_before: Cell::new(0),
-            stored_here: Cell::new(0),
+            stored_before: Cell::new(Tally::default()),
+            stored_here: Cell::new(Tally::default()),
             anchor: Cell::new(TickAnchor {
                 ticks: 0,
                 vendor_ns: 0,
@@ -267,24 +267,25 @@ impl Lane {
     #[cold]
     fn abandon(&self) {
         for cursor in [&self.records, &self.sticky] {
-            let segment = cursor.segment.replace(u32::MAX);
+            let segment = cursor.segment.get();
             if segment != u32::MAX {
                 let state = self.region.entry(segment, word::STATE);
                 let state = StateWord::unpack(state.load(Ordering::Relaxed));
                 if state.is_some_and(|state| {
                     (state.state, state.lane) == (SegmentState::Open, self.index)
                 }) {
-                    self.close_count(cursor);
+                    self.close_count(cursor, Left::InTheMiddle);
                     self.region.seal(segment);
                 }
             }
+            cursor.segment.set(u32::MAX);
             cursor.count.set(SEGMENT_CELLS);
         }
         self.fast_session.set(NEVER);
         self.session.set(0);
         let shared = counters(self.header, SESSION_SLOTS);
         self.counters.set(shared);
-        self.stored_here.set(0);
+        self.stored_here.set(Tally::default());
         self.stored_before.set(stored_in(shared));
         gate::leave(&self.inside);
     }
@@ -756,7 +757,7 @@ impl Lane {
         } else {
             self.region.open(segment, &opening);
         }
-        self.close_count(cursor);
+        self.close_count(cursor, Left::Whole);
         if cursor.segment.get() != u32::MAX {
             self.region.seal(cursor.segment.get());
         }
@@ -782,25 +783,27 @@ impl Lane {
         true
     }
 
-    /// Notes how many records lie in the open segment, before it is sealed: what a subscriber loses with it. They are what
-    /// the lane's counters counted meanwhile; an append that was left in the middle may be counted or not.
-    fn close_count(&self, cursor: &Cursor) {
+    /// Notes how many records lie in the open segment, before it is sealed: what a subscriber loses with it, and whether the
+    /// collector must look for issues and completions in it. They are what the lane's counters counted meanwhile; an append
+    /// that was left in the middle may be counted or not.
+    fn close_count(&self, cursor: &Cursor, left: Left) {
         if cursor.kind != SegmentKind::Records {
             return;
         }
         let stored = self.stored_here();
-        self.stored_here.set(0);
+        self.stored_here.set(Tally::default());
         self.stored_before.set(stored_in(self.counters.get()));
         let segment = cursor.segment.get();
         if segment != u32::MAX {
-            self.region.close_count(segment, stored);
+            let no_device_work = stored.device == 0 && left == Left::Whole;
+            self.region.close_count(segment, stored.all, no_device_work);
         }
     }
 
     /// Records in the open segment so far.
-    fn stored_here(&self) -> u64 {
-        let counted = stored_in(self.counters.get()).wrapping_sub(self.stored_before.get());
-        self.stored_here.get().wrapping_add(counted)
+    fn stored_here(&self) -> Tally {
+        let counted = stored_in(self.counters.get()).since(self.stored_before.get());
+        self.stored_here.get().plus(counted)
     }
 
     /// A moment in both clocks, at most about 10 ms old: reading the vendor's clock is a good part of what a change of
@@ -870,6 +873,15 @@ impl Lane {
     }
 }
 
+/// How the last append to a segment was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// It came to its end: every record in the segment is counted.
+    Whole,
+    /// Its record may lie in the segment and be counted nowhere.
+    InTheMiddle,
+}
+
 /// Segments that a lane keeps for its records in flight mode: the open one, and one to go on with. Facts take none of
 /// these.
 const CHAIN_MIN: u32 = 2;
@@ -919,9 +931,9 @@ const AHEAD_CELLS: usize = 12;
 const ANCHOR_AGE_TICKS: u64 = 20_000_000;
 
 /// Records that a block counts as stored.
-fn stored_in(block: &Counters) -> u64 {
+fn stored_in(block: &Counters) -> Tally {
     // ORD(count): Relaxed. The lane's own stores.
-    stored(|counter| block[counter as usize].load(Ordering::Relaxed))
+    Tally::of(|counter| block[counter as usize].load(Ordering::Relaxed))
 }
 
 /// How many calls the "inside of" stack lists.

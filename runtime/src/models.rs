@@ -207,7 +207,7 @@ fn a_copy_of_a_segment_that_changed_hands_is_noticed() {
         let releaser = Arc::clone(&segment);
         let releaser = thread::spawn(move || {
             handover::retire(&releaser.state, &releaser.committed, state(0, 1));
-            releaser.bits().give(0);
+            releaser.bits().give(&[0]);
         });
         let claimer = Arc::clone(&segment);
         let claimer = thread::spawn(move || {

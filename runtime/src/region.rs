@@ -64,7 +64,8 @@ pub(crate) struct Region {
     ring_tail: Apart<Word>,
     /// Of each segment, the next one of its lane; see `Lane`. Private, so that a reader needs not believe it.
     links: Vec<Word>,
-    /// Of each segment, the records that were stored in it; see [`Stored`]. Private: for subscribers.
+    /// Of each segment, the records that were stored in it; see [`Stored`] and [`Sealed`]. Private: for subscribers and the
+    /// collector.
     stored: Vec<[Word; 2]>,
     free_words: Vec<Word>,
     claims: Apart<Claims>,
@@ -82,6 +83,31 @@ pub(crate) struct Stored {
     pub(crate) before: u64,
     /// In the generation that was sealed last.
     pub(crate) sealed: u64,
+}
+
+/// What a lane notes of a segment when it seals it, one word: how many records, whether none of them is an issue or a
+/// completion, and the low half of the generation that this is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sealed {
+    records: u32,
+    no_device_work: bool,
+    generation: u16,
+}
+
+impl Sealed {
+    fn pack(self) -> u64 {
+        u64::from(self.records)
+            | u64::from(self.no_device_work) << 32
+            | u64::from(self.generation) << 48
+    }
+
+    fn unpack(word: u64) -> Self {
+        Self {
+            records: crate::record::low(word),
+            no_device_work: word >> 32 & 1 != 0,
+            generation: (word >> 48) as u16,
+        }
+    }
 }
 
 impl Stored {
@@ -345,7 +371,7 @@ impl Region {
         let _ = map::populate(start, bytes as usize);
         self.wishes.backed(start, bytes);
         for segment in backed..backed + count {
-            self.free_bits().give(segment as u32);
+            self.free_bits().give(&[segment as u32]);
         }
         self.backed.store(backed + count, Ordering::Relaxed);
         Ok(count)
@@ -420,10 +446,28 @@ impl Region {
         &self.links[segment as usize]
     }
 
-    /// Notes how many records lie in a segment. Its lane's owner, before it seals it.
-    pub(crate) fn close_count(&self, segment: u32, records: u64) {
+    /// Notes how many records lie in a segment, and whether it is known that no issue and no completion is among them. Its
+    /// lane's owner, before it seals it.
+    pub(crate) fn close_count(&self, segment: u32, records: u64, no_device_work: bool) {
+        let state = self.entry(segment, word::STATE).load(Ordering::Relaxed);
+        let sealed = Sealed {
+            records: records as u32,
+            no_device_work,
+            generation: crate::record::high(state) as u16,
+        };
         // ORD(stored): Release. Pairs with the Acquire load in `stored`: who reads it also reads the generation before it.
-        self.stored[segment as usize][1].store(records, Ordering::Release);
+        self.stored[segment as usize][1].store(sealed.pack(), Ordering::Release);
+    }
+
+    /// True when it is known that a sealed segment holds no issue and no completion of a dispatch or copy. For whoever took
+    /// it from the ring and has not freed it.
+    pub(crate) fn holds_no_device_work(&self, segment: u32) -> bool {
+        // ORD(seal): Relaxed. Both were stored before the segment's number came through the ring.
+        let state = self.entry(segment, word::STATE).load(Ordering::Relaxed);
+        let sealed = self.stored[segment as usize][1].load(Ordering::Relaxed);
+        let sealed = Sealed::unpack(sealed);
+        // Noted for another generation it would say nothing; every seal notes it anew.
+        sealed.no_device_work && sealed.generation == crate::record::high(state) as u16
     }
 
     /// What was counted for a segment, for whoever read its state word before. When the generation is still that of the state
@@ -436,7 +480,7 @@ impl Region {
         Stored {
             generation: (before >> Stored::BITS) as u16,
             before: Stored::between(0, before),
-            sealed,
+            sealed: Sealed::unpack(sealed).records.into(),
         }
     }
 
@@ -469,11 +513,16 @@ impl Region {
     /// Takes a sealed segment back into the pool. Whoever knows that no lane, ring or reader has it.
     pub(crate) fn recycle(&self, segment: u32) {
         self.retire(segment);
-        self.free_bits().give(segment);
+        self.give(&[segment]);
+    }
+
+    /// Frees segments that were retired.
+    pub(crate) fn give(&self, retired: &[u32]) {
+        self.free_bits().give(retired);
     }
 
     /// Bumps a segment's generation first of all, so that a reader that copies from it notices.
-    fn retire(&self, segment: u32) {
+    pub(crate) fn retire(&self, segment: u32) {
         let entry = self.entry(segment, word::STATE);
         let old = StateWord::unpack(entry.load(Ordering::Relaxed));
         let generation = old.map_or(0, |old| old.generation).wrapping_add(1);

@@ -13,7 +13,7 @@
 //! | 1 | committed cells: what is published | the lane, one release store a record |
 //! | 2 | thread id u32 of the opener, sequence of the segment in its lane u32 | claimer |
 //! | 3 | lowest session u32, highest session u32 | the lane |
-//! | 4, 5 | anchor: host ticks, vendor ns, taken when the segment was claimed | claimer |
+//! | 4, 5 | anchor: host ticks, vendor ns, of one moment at most about 10 ms before the segment was claimed | claimer |
 //! | 6 | checksum of the committed cells, 0 = not sealed with one | whoever seals the books |
 //! | 7 | committed cells that the checksum covers | likewise |
 

@@ -302,3 +302,130 @@ fn what_a_dead_process_left_in_its_region_is_brought_to_the_file_once() {
     let _ = runtime.session_stop(session, LONG, None);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+fn collect_everything(runtime: &Runtime) {
+    runtime.collect(usize::MAX, |_| Ok(())).unwrap();
+}
+
+#[test]
+fn only_segments_that_may_hold_device_work_are_read_for_the_books() {
+    let (runtime, folder) = runtime(Collector::Host);
+    let session = runtime.session_open().unwrap();
+    for id in 1..=10_000 {
+        mark(runtime, id);
+    }
+    let region = runtime.region();
+    let noted = || {
+        let all = 0..region.backed_count() as u32;
+        all.filter(|&at| region.holds_no_device_work(at)).count()
+    };
+    assert_eq!(noted(), 9, "those that are sealed");
+    collect_everything(runtime);
+    assert_eq!(noted(), 0, "it says nothing of the next generation");
+    let before = runtime.collected_segments();
+    assert!(before >= 9);
+    assert_eq!(runtime.segments_read_for_books(), 0, "marks alone");
+    // One issue among marks, and a pair a few segments on.
+    for (id, completes) in [(17, false), (18, true)] {
+        dispatch(runtime, id, completes);
+        for id in 1..=3_000 {
+            mark(runtime, id);
+        }
+    }
+    collect_everything(runtime);
+    assert!(runtime.collected_segments() >= before + 5);
+    assert_eq!(runtime.segments_read_for_books(), 2);
+    let end = runtime
+        .session_stop(session, Duration::from_millis(5), None)
+        .unwrap();
+    assert_eq!((end.verdict, end.low_watermark), (Verdict::Incomplete, 16));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The session of the issue is over when its segment is sealed, and the lane counts for another one.
+#[test]
+fn device_work_of_an_earlier_session_or_of_an_append_left_in_the_middle_is_not_overlooked() {
+    let (runtime, folder) = runtime(Collector::Host);
+    let first = runtime.session_open().unwrap();
+    for id in 1..=5 {
+        dispatch(runtime, id, id != 3);
+    }
+    runtime.session_close(first).unwrap();
+    let second = runtime.session_open().unwrap();
+    for id in 1..=5_000 {
+        mark(runtime, id);
+    }
+    collect_everything(runtime);
+    assert!(runtime.collected_segments() >= 4);
+    assert_eq!(runtime.segments_read_for_books(), 1);
+    runtime.retire(3);
+    let ask = &mut || ();
+    let end = runtime.session_stop(first, LONG, Some(ask)).unwrap();
+    assert_eq!(
+        (end.verdict, end.proof),
+        (Verdict::Complete, Proof::PairsAndRetirement)
+    );
+    left_in_the_middle(runtime, second as u32);
+    runtime.session_stop(second, LONG, None).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A thread that ends in the middle of an append has stored a record that no counter knows: its segment is read.
+fn left_in_the_middle(runtime: &'static Runtime, session: u32) {
+    let before = runtime.segments_read_for_books();
+    let thread = std::thread::spawn(move || {
+        mark(runtime, 1);
+        let inside = runtime.lane(session).and_then(|lane| lane.enter(session));
+        let inside = inside.expect("in no append");
+        let mut words = [0; CELL_WORDS];
+        words[0] = crate::record::head_word(Kind::Enqueue, 1, 0, session);
+        assert!(inside.append(&words, session));
+        std::mem::forget(inside);
+    });
+    thread.join().unwrap();
+    let mut seen = 0;
+    runtime
+        .collect(usize::MAX, |collected| {
+            seen += Records::new(collected.words)
+                .flatten()
+                .filter(|record| record.kind() == Some(Kind::Enqueue))
+                .count();
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!((seen, runtime.segments_read_for_books()), (1, before + 1));
+}
+
+#[test]
+fn a_sink_that_panics_gets_that_segment_again_and_no_other_twice() {
+    let (runtime, folder) = runtime(Collector::Host);
+    let session = runtime.session_open().unwrap();
+    let mut seen = Vec::new();
+    let mut next = 0;
+    for round in 0..40 {
+        for _ in 0..5_000 {
+            next += 1;
+            mark(runtime, next);
+        }
+        let mut calls = 0;
+        let take = std::panic::AssertUnwindSafe(|| {
+            runtime.collect(usize::MAX, |collected| {
+                calls += 1;
+                assert!(round % 2 == 1 || calls < 4, "told to");
+                seen.extend(ids_in(collected.words));
+                Ok(())
+            })
+        });
+        assert_eq!(std::panic::catch_unwind(take).is_err(), round % 2 == 0);
+    }
+    let end = runtime.session_stop(session, LONG, None).unwrap();
+    runtime
+        .collect_all(|collected| {
+            seen.extend(ids_in(collected.words));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(end.lost.total(), 0);
+    assert_counted(&seen, next);
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -5,7 +5,9 @@
 //! collector reads each one before it frees it, into the same [`Outstanding`], which is therefore shared and begun with
 //! the session's first segment. In the other modes a stop begins its own, and mostly never reads anything.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::control::SessionState;
@@ -72,24 +74,71 @@ impl Runtime {
     }
 
     /// Reads a sealed segment for all sessions in it whose books are open, before it leaves the region. The collector.
-    pub(crate) fn read_outstanding(&self, segment: u32) {
+    /// False: nothing in it is of interest, and nothing was read.
+    pub(crate) fn read_outstanding(&self, segment: u32) -> bool {
+        if self.region().holds_no_device_work(segment) {
+            return false;
+        }
         // ORD(sessions): Relaxed. Final since the segment was sealed, which the ring published.
         let sessions = self
             .region()
             .entry(segment, word::SESSIONS)
             .load(Ordering::Relaxed);
+        let mut read = false;
         for session in low(sessions).max(1)..=high(sessions) {
             if self.control().state(session) != SessionState::Booked {
                 self.outstanding(session).lock().read_sealed(self, segment);
+                read = true;
             }
         }
-        // A session may have been booked while it was looked at.
-        self.outstanding_list().lock().retain(|outstanding| {
-            let session = outstanding.lock().session;
-            self.control().state(session) != SessionState::Booked
-        });
+        if read {
+            // A session may have been booked while it was looked at.
+            self.outstanding_list().lock().retain(|outstanding| {
+                let session = outstanding.lock().session;
+                self.control().state(session) != SessionState::Booked
+            });
+        }
+        read
     }
 }
+
+/// By id. Ids are the vendor's numbers, mostly counted up; nobody chooses them to collide.
+type ById<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
+
+/// One multiplication: the collector looks up each issue and each completion.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, id: u64) {
+        // Odd, and its bits are spread; both halves of the product are used, so that each bit of the id counts in the
+        // low bits (the bucket) and in the high ones (the tag).
+        let product = u128::from(self.0 ^ id) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// The kinds that say something of outstanding work, by number.
+static OF_INTEREST: [bool; 256] = {
+    let mut kinds = [false; 256];
+    kinds[Kind::Enqueue as usize] = true;
+    kinds[Kind::Dispatch as usize] = true;
+    kinds[Kind::CopyIssue as usize] = true;
+    kinds[Kind::Copy as usize] = true;
+    kinds
+};
 
 /// Work of a session that was issued and has no record yet, found by reading the region.
 #[derive(Debug)]
@@ -98,9 +147,9 @@ pub(super) struct Outstanding {
     /// The generation of each segment that was read last, and how many of its cells.
     read: HashMap<u32, (u32, usize)>,
     /// Correlation id by dispatch id; `None` where the completion was read before the issue.
-    dispatches: HashMap<u64, Option<u64>>,
+    dispatches: ById<Option<u64>>,
     /// Issues less completions, by correlation id.
-    copies: HashMap<u64, i64>,
+    copies: ById<i64>,
     /// Those of the dispatches whose record will never come.
     proven_dispatches: HashSet<u64>,
     /// Correlation ids of the copies whose record will never come.
@@ -112,8 +161,8 @@ impl Outstanding {
         Self {
             session,
             read: HashMap::new(),
-            dispatches: HashMap::new(),
-            copies: HashMap::new(),
+            dispatches: HashMap::default(),
+            copies: HashMap::default(),
             proven_dispatches: HashSet::new(),
             proven_copies: HashSet::new(),
         }
@@ -207,22 +256,12 @@ impl Outstanding {
     fn take(&mut self, word: impl Fn(usize) -> u64) -> usize {
         let head = word(0);
         let cells = (head >> 8 & 0xff) as usize;
-        if high(head) != self.session {
+        if !OF_INTEREST[usize::from(head as u8)] || high(head) != self.session {
             return cells;
         }
         match Kind::from_u8(head as u8) {
-            Some(Kind::Enqueue) => {
-                let (id, correlation) = (word(2), word(3));
-                if self.dispatches.remove(&id).is_none() {
-                    self.dispatches.insert(id, Some(correlation));
-                }
-            }
-            Some(Kind::Dispatch) => {
-                let id = word(5);
-                if self.dispatches.remove(&id).is_none() {
-                    self.dispatches.insert(id, None);
-                }
-            }
+            Some(Kind::Enqueue) => self.dispatch(word(2), Some(word(3))),
+            Some(Kind::Dispatch) => self.dispatch(word(5), None),
             Some(Kind::CopyIssue) => self.copy(word(3), 1),
             Some(Kind::Copy) => self.copy(word(3), -1),
             _ => {}
@@ -230,11 +269,21 @@ impl Outstanding {
         cells
     }
 
+    /// One half of a pair, the issue with its correlation id; whichever comes first waits for the other.
+    #[inline]
+    fn dispatch(&mut self, id: u64, issued_under: Option<u64>) {
+        match self.dispatches.entry(id) {
+            Entry::Occupied(other) => drop(other.remove()),
+            Entry::Vacant(place) => drop(place.insert(issued_under)),
+        }
+    }
+
+    #[inline]
     fn copy(&mut self, correlation: u64, by: i64) {
-        let count = self.copies.entry(correlation).or_insert(0);
-        *count += by;
-        if *count == 0 {
-            self.copies.remove(&correlation);
+        match self.copies.entry(correlation) {
+            Entry::Occupied(count) if *count.get() + by == 0 => drop(count.remove()),
+            Entry::Occupied(mut count) => *count.get_mut() += by,
+            Entry::Vacant(place) => drop(place.insert(by)),
         }
     }
 
@@ -342,6 +391,26 @@ impl Outstanding {
         match dispatches.chain(copies).chain(lost).min() {
             Some(lowest) => lowest.saturating_sub(1),
             None => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::hash::BuildHasher;
+
+    #[test]
+    fn ids_in_steps_of_any_power_of_two_spread_over_buckets_and_tags() {
+        let hasher = BuildHasherDefault::<IdHasher>::default();
+        for step in 0..56 {
+            let hashes = (1..=256u64).map(|id| hasher.hash_one(id << step));
+            let buckets: BTreeSet<u64> = hashes.clone().map(|hash| hash & 255).collect();
+            let tags: BTreeSet<u64> = hashes.map(|hash| hash >> 57).collect();
+            // 162 and 111 by chance; a hash that loses bits has a handful.
+            let spread = (buckets.len(), tags.len());
+            assert!(spread.0 >= 64 && spread.1 >= 32, "{spread:?}, step {step}");
         }
     }
 }
