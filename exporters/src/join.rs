@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Spreads one integer; for maps whose keys are ids.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,12 +98,12 @@ impl Ids {
         self.pages[at] >> (id % 64) & 1 != 0
     }
 
-    /// Moves all ids of `other` here.
-    pub(crate) fn take(&mut self, other: &mut Self) {
-        for (&page, &at) in &other.index {
-            *self.page(page) |= other.pages[at as usize];
+    /// Takes over the pages of another set, which has none of those that this one has.
+    fn take_pages(&mut self, other: Self) {
+        for (page, at) in other.index {
+            self.index.insert(page, self.pages.len() as u32);
+            self.pages.push(other.pages[at as usize]);
         }
-        *other = Self::default();
     }
 }
 
@@ -279,21 +280,17 @@ impl LaunchTable {
         }
     }
 
-    /// Adds the calls and the work of another table.
-    pub(crate) fn merge(&mut self, other: &Self) {
-        for (&page, &at) in &other.index {
-            let theirs = other.pages[at as usize];
-            let mine = self.place(page * PAGE_IDS);
-            self.pages[mine].calls |= theirs.calls;
-            self.pages[mine].work |= theirs.work;
-            if !self.counted {
-                continue;
-            }
-            for slot in (0..PAGE_IDS).filter(|slot| theirs.work >> slot & 1 != 0) {
-                let id = page * PAGE_IDS + slot;
-                self.add_more(id, other.count_at(at as usize, id));
+    /// Takes over the pages of another table, which has none of those that this one has.
+    fn take_pages(&mut self, other: Self) {
+        for (page, at) in other.index {
+            self.newest = (page, self.pages.len() as u32);
+            self.index.insert(page, self.newest.1);
+            self.pages.push(other.pages[at as usize]);
+            if self.counted {
+                self.counts.push(other.counts[at as usize]);
             }
         }
+        self.large.extend(other.large);
     }
 
     /// True when all work leads to a call by its own correlation id.
@@ -417,6 +414,109 @@ impl LaunchTable {
     }
 }
 
+/// Tables that are filled together.
+const SHARDS: u64 = 64;
+/// Ids that a thread gathers for a table before it takes the table's lock.
+const GATHERED: usize = 256;
+
+/// What is known of an id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Note {
+    /// There is a recorded call with it.
+    Call,
+    /// Drawn device work leads to it.
+    Work,
+    /// It is the id of a dispatch that is drawn.
+    Drawn,
+}
+
+/// The table of launches and the set of dispatches, filled by several threads at once. Each of them sees ids from
+/// anywhere, so a table for each thread would be almost the whole one, that many times: pages are shared out instead,
+/// and each thread gathers some ids of a share before it takes the lock.
+#[derive(Debug)]
+pub(crate) struct Shards {
+    counted: bool,
+    shards: Vec<Mutex<(LaunchTable, Ids)>>,
+}
+
+impl Shards {
+    pub(crate) fn new(counted: bool) -> Self {
+        let shard = || Mutex::new((LaunchTable::new(counted), Ids::default()));
+        Self {
+            counted,
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+        }
+    }
+
+    /// Takes the tables, in one. Call when all threads are done.
+    pub(crate) fn take(&self) -> (LaunchTable, Ids) {
+        let (mut launches, mut drawn) = (LaunchTable::new(self.counted), Ids::default());
+        let shards: Vec<(LaunchTable, Ids)> = self
+            .shards
+            .iter()
+            .map(|shard| std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner)))
+            .collect();
+        let pages = shards.iter().map(|shard| shard.0.pages.len()).sum();
+        launches.index.reserve(pages);
+        launches.pages.reserve_exact(pages);
+        if self.counted {
+            launches.counts.reserve_exact(pages);
+        }
+        let pages = shards.iter().map(|shard| shard.1.pages.len()).sum();
+        drawn.index.reserve(pages);
+        drawn.pages.reserve_exact(pages);
+        for (table, ids) in shards {
+            launches.take_pages(table);
+            drawn.take_pages(ids);
+        }
+        (launches, drawn)
+    }
+}
+
+/// One thread's way to the tables.
+#[derive(Debug)]
+pub(crate) struct Feeder {
+    shards: Arc<Shards>,
+    gathered: Vec<Vec<(u64, Note)>>,
+}
+
+impl Feeder {
+    pub(crate) fn new(shards: Arc<Shards>) -> Self {
+        Self {
+            shards,
+            gathered: (0..SHARDS).map(|_| Vec::new()).collect(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, note: Note, id: u64) {
+        let shard = (id / PAGE_IDS % SHARDS) as usize;
+        self.gathered[shard].push((id, note));
+        if self.gathered[shard].len() >= GATHERED {
+            self.give(shard);
+        }
+    }
+
+    fn give(&mut self, shard: usize) {
+        let lock = self.shards.shards[shard].lock();
+        let (launches, drawn) = &mut *lock.unwrap_or_else(PoisonError::into_inner);
+        for (id, note) in self.gathered[shard].drain(..) {
+            match note {
+                Note::Call => launches.add_call(id),
+                Note::Work => launches.add_work(id),
+                Note::Drawn => drawn.insert(id),
+            }
+        }
+    }
+
+    /// Gives what is left.
+    pub(crate) fn finish(mut self) {
+        for shard in 0..self.gathered.len() {
+            self.give(shard);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -448,19 +548,32 @@ mod tests {
         for (id, _) in counts {
             table.add_call(id);
         }
-        // Half of it comes from another table.
-        let mut other = LaunchTable::new(true);
-        for (id, count) in counts {
-            for at in 0..count {
-                if at % 2 == 0 {
-                    table.add_work(id);
-                } else {
-                    other.add_work(id);
-                }
+        // Several threads fill the tables, each with a half of each launch.
+        let shards = Arc::new(Shards::new(true));
+        std::thread::scope(|scope| {
+            for half in 0..2 {
+                let mut feeder = Feeder::new(shards.clone());
+                scope.spawn(move || {
+                    for (id, count) in counts {
+                        feeder.add(Note::Call, id);
+                        for _ in (half..count).step_by(2) {
+                            feeder.add(Note::Work, id);
+                            feeder.add(Note::Drawn, id + 7);
+                        }
+                    }
+                    feeder.add(Note::Call, 77);
+                    feeder.finish();
+                });
             }
+        });
+        let (mut table, drawn) = shards.take();
+        // More may come afterwards, on any page.
+        for id in [1, 2, 65] {
+            table.add_call(id);
         }
-        other.add_call(77);
-        table.merge(&other);
+        for (id, count) in counts {
+            assert_eq!(drawn.contains(id + 7), count > 0);
+        }
         table.finish();
         assert!(table.is_linked() && table.target(77, 0) == Some(77));
         assert!(table.has_work(1) && !table.has_work(9) && !table.has_work(77));

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use strandline::Trace;
 use strandline::facts::Agent;
@@ -14,7 +15,7 @@ use strandline::report::{self, SessionReport, device_flags};
 
 use crate::clock::Clock;
 use crate::external::Externals;
-use crate::join::{IdMap, Ids, LaunchTable};
+use crate::join::{Feeder, IdMap, Ids, LaunchTable, Note, Shards};
 use crate::model::{Process, stream_key};
 use crate::order::{self, Group, Item};
 
@@ -287,13 +288,18 @@ pub(crate) fn scan<'a>(process: &mut Process<'a>, settings: Settings) -> Result<
     } else {
         let shown = &process.shown;
         let each = runs.div_ceil(settings.threads).max(1);
-        std::thread::scope(|scope| {
+        let shards = Arc::new(Shards::new(shown.wants_issues));
+        let (mut whole, bounds) = std::thread::scope(|scope| {
             let started: Vec<_> = (0..settings.threads)
                 .map(|at| (at * each).min(runs)..((at + 1) * each).min(runs))
                 .map(|runs| {
                     let mut pass = new_pass();
+                    pass.feeder = Some(Feeder::new(shards.clone()));
                     scope.spawn(move || {
                         let bounds = pass.take_runs(shown, runs, |_| {});
+                        if let Some(feeder) = pass.feeder.take() {
+                            feeder.finish();
+                        }
                         (pass, bounds)
                     })
                 })
@@ -310,7 +316,9 @@ pub(crate) fn scan<'a>(process: &mut Process<'a>, settings: Settings) -> Result<
                 }
             }
             (whole, all)
-        })
+        });
+        (whole.result.launches, whole.result.drawn) = shards.take();
+        (whole, bounds)
     };
     for record in (process.open.iter()).filter_map(|words| Record::parse(words).ok()) {
         whole.take(&process.shown, &record);
@@ -331,6 +339,8 @@ pub(crate) fn scan<'a>(process: &mut Process<'a>, settings: Settings) -> Result<
 #[derive(Debug)]
 struct Pass<'a> {
     result: Result<'a>,
+    /// Where launches and dispatches go when several threads pass.
+    feeder: Option<Feeder>,
     reports: Vec<SessionReport>,
     spans: Vec<Span>,
     clock: Clock<'a>,
@@ -361,6 +371,7 @@ impl<'a> Pass<'a> {
                 launches: LaunchTable::new(shown.wants_issues),
                 ..Result::default()
             },
+            feeder: None,
             reports: reports.collect(),
             spans: shown.spans.clone(),
             clock: Clock::new(shown.trace.clock()),
@@ -406,6 +417,7 @@ impl<'a> Pass<'a> {
         let kind = record.kind()?;
         let result = &mut self.result;
         let scan = &mut result.scan;
+        let tables = (&mut result.launches, &mut result.drawn);
         let Some((group, host)) = order::group(kind) else {
             scan.has_issues |= kind == Kind::CopyIssue;
             if kind == Kind::External {
@@ -421,7 +433,12 @@ impl<'a> Pass<'a> {
         let (start, end) = (record.start(), record.end());
         match kind {
             Kind::Api | Kind::OpenCall => {
-                result.launches.add_call(record.correlation_id());
+                note(
+                    &mut self.feeder,
+                    tables,
+                    Note::Call,
+                    record.correlation_id(),
+                );
                 let operation = order::operation_key(record);
                 if self.newest_operation != Some(operation) {
                     self.newest_operation = Some(operation);
@@ -441,7 +458,12 @@ impl<'a> Pass<'a> {
                 if record.correlation_id() == 0 {
                     self.has_strays = true;
                 } else {
-                    result.launches.add_work(record.correlation_id());
+                    note(
+                        &mut self.feeder,
+                        (&mut *tables.0, &mut *tables.1),
+                        Note::Work,
+                        record.correlation_id(),
+                    );
                 }
                 let place = (shown.work_agent(record), stream_key(record));
                 if self.newest_place != Some(place) {
@@ -450,7 +472,7 @@ impl<'a> Pass<'a> {
                     result.found.streams.insert(place.1);
                 }
                 if shown.wants_issues && kind == Kind::Dispatch {
-                    result.drawn.insert(record.dispatch_id());
+                    note(&mut self.feeder, tables, Note::Drawn, record.dispatch_id());
                 }
             }
             Kind::Enqueue => {
@@ -515,10 +537,7 @@ impl<'a> Pass<'a> {
         mine.found.streams.extend(theirs.found.streams);
         mine.found.threads.extend(theirs.found.threads);
         mine.found.operations.extend(theirs.found.operations);
-        mine.launches.merge(&theirs.launches);
         mine.externals.merge(theirs.externals);
-        let mut drawn = theirs.drawn;
-        mine.drawn.take(&mut drawn);
         let (scan, more) = (&mut mine.scan, theirs.scan);
         scan.records += more.records;
         scan.untimed += more.untimed;
@@ -579,6 +598,22 @@ impl<'a> Pass<'a> {
         }
         process.shown.last_ns = scan.last_ns;
         self.result
+    }
+}
+
+/// Notes something of an id, in the pass's own tables or in those that it shares with others.
+#[inline]
+fn note(
+    feeder: &mut Option<Feeder>,
+    (launches, drawn): (&mut LaunchTable, &mut Ids),
+    note: Note,
+    id: u64,
+) {
+    match (feeder, note) {
+        (Some(feeder), _) => feeder.add(note, id),
+        (None, Note::Call) => launches.add_call(id),
+        (None, Note::Work) => launches.add_work(id),
+        (None, Note::Drawn) => drawn.insert(id),
     }
 }
 
