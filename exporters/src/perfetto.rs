@@ -9,7 +9,9 @@
 //! 3. Every id that the whole file shares (sequences, tracks, contexts, events) is made from the process's identity, so
 //!    that files of several processes can be merged or just concatenated. Process ids stay the system's: in files that are
 //!    concatenated, readers take two processes with one id for one (an export of both traces gives the second another id).
-//! 4. All times are BOOTTIME; clock snapshots come first and last, each with a clock that only its sequence has.
+//! 4. All times are BOOTTIME; clock snapshots come first and last, each with a clock that only its sequence has. Anchors
+//!    between these two are not written: events are in BOOTTIME already, converted with all anchors, and a reader that
+//!    converts other clocks itself knows only the first and the last one.
 //! 5. Lists in `GpuCorrelation` are not packed.
 //!
 //! # Source
