@@ -58,8 +58,10 @@ pub fn flight_body() -> i32 {
     });
     work::keep_house(runtime);
     let session = runtime.session_open().expect("a session");
+    let ended = std::sync::Arc::new(std::sync::Barrier::new(3));
     let threads: Vec<_> = (1..=3)
         .map(|source| {
+            let ended = ended.clone();
             std::thread::spawn(move || {
                 let mut at = 0;
                 // On a busy machine a thread may come to run only when all is over: each has its share first.
@@ -71,6 +73,8 @@ pub fn flight_body() -> i32 {
                         break;
                     }
                 }
+                // A lane that is handed on is the next thread's to reuse: each keeps its own until all have written.
+                ended.wait();
                 at
             })
         })
