@@ -626,15 +626,11 @@ impl<'o> Chrome<'o> {
     }
 
     /// Takes a chunk event by event: there may be a part's end in it, or arrows from an earlier part.
-    fn stitch_events(
-        &mut self,
-        items: &[Item<'_>],
-        chunk: &Chunk<Decision>,
-    ) -> Result<(), ExportError> {
+    fn stitch_events(&mut self, chunk: &Chunk<'_, Decision>) -> Result<(), ExportError> {
         let mut inserts = chunk.inserts().iter().peekable();
         // What lies before this is written.
         let mut written = 0;
-        for (at, (item, decision)) in items.iter().zip(&chunk.decisions).enumerate() {
+        for (at, (item, decision)) in chunk.items.iter().zip(&chunk.decisions).enumerate() {
             while let Some(insert) = inserts.next_if(|insert| insert.before == at) {
                 self.stitch_insert(insert, &mut written, &chunk.bytes)?;
             }
@@ -1433,15 +1429,11 @@ impl Writer for Chrome<'_> {
         }
     }
 
-    fn stitch(
-        &mut self,
-        items: &[Item<'_>],
-        chunk: &mut Chunk<Decision>,
-    ) -> Result<(), ExportError> {
+    fn stitch(&mut self, chunk: &mut Chunk<'_, Decision>) -> Result<(), ExportError> {
         if self.part_launched.is_some() || self.is_full(chunk.bytes.len()) {
-            return self.stitch_events(items, chunk);
+            return self.stitch_events(chunk);
         }
-        self.stitched += items.len() as u64;
+        self.stitched += chunk.items.len() as u64;
         if self.out.is_splittable() {
             for at in 0..chunk.inserts().len() {
                 let insert = chunk.inserts()[at];

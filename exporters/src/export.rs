@@ -68,7 +68,7 @@ pub struct Options<'a> {
     pub progress: Option<&'a dyn Fn(Progress)>,
     /// Largest JSON part, bytes before compression.
     pub part_bytes_max: u64,
-    /// Most records that are held in memory at once, to be put into order (about 64 bytes each while they are).
+    /// Most records that are held in memory at once, to be put into order (about 56 bytes each while they are).
     pub batch_records_max: usize,
     /// Threads that read, sort and format, the calling one included; with more than one, a further one writes, and as many
     /// compress where the format asks for it (one always does). The bytes are the same for any number.

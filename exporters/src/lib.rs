@@ -22,6 +22,7 @@ mod perfetto;
 mod pipeline;
 mod proto;
 mod scan;
+mod stretch;
 mod text;
 
 pub use export::{

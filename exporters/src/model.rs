@@ -22,8 +22,9 @@ use crate::demangle;
 use crate::export::{ExportReport, Options};
 use crate::external::Externals;
 use crate::join::{IdMap, Ids, LaunchTable};
-use crate::order::{self, Item};
+use crate::order;
 use crate::scan::{self, Found, Scan, Shown, Span};
+use crate::stretch::Stretch;
 
 /// First process id of GPUs: above every id that a Linux kernel hands out (at most 4,194,304).
 pub(crate) const GPU_PID_FIRST: u64 = 5_000_000;
@@ -172,7 +173,7 @@ pub(crate) struct Process<'a> {
     /// First and last start of what the output shows of each run of cells, output's clock.
     pub(crate) bounds: Vec<(u64, u64)>,
     /// All records that the output shows, when they are few enough to be held.
-    pub(crate) ready: Option<Vec<Item<'a>>>,
+    pub(crate) ready: Option<Stretch<'a>>,
 }
 
 /// All processes of an export.

@@ -2,7 +2,7 @@
 //!
 //! The records lie lane by lane, device records often newest first, and an API call lies where it ended. So the time axis
 //! is cut into stretches of at most so many records (by quantiles of a sample), and stretch by stretch the records that
-//! start in it are picked from the mapped pages, sorted and given to a writer. A run of cells that has nothing in a
+//! start in it are picked from the mapped pages, sorted (see [`crate::stretch`]) and given to a writer. A run of cells that has nothing in a
 //! stretch is not looked at: the pass over the records has noted what each one covers. Memory is that of the stretches in
 //! work, whatever the region's size and disorder.
 //!
@@ -12,15 +12,14 @@
 //! The order is total over the records' content: time, host before device, outer before inner, then every word. Records
 //! that are equal in all that are the same record twice.
 
-use std::cmp::Ordering;
-
 use strandline::record::{Kind, Record};
 
 use crate::clock::Clock;
 use crate::export::{ExportError, Options, Progress};
 use crate::model::Model;
-use crate::pipeline::{self, Plan, Sizes, Writer};
+use crate::pipeline::{self, Alone, Plan, Writer};
 use crate::scan::{Place, Shown};
+use crate::stretch::Stretch;
 
 /// How often the progress is told, records.
 const PROGRESS_STEP: u64 = 1 << 16;
@@ -31,8 +30,6 @@ const SHARED_STRETCH_RECORDS: u64 = 1 << 14;
 /// A record and where it goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'a> {
-    /// Index of the process.
-    process: u16,
     pub(crate) place: Place,
     pub(crate) record: Record<'a>,
 }
@@ -42,8 +39,10 @@ impl<'a> Item<'a> {
     #[inline]
     pub(crate) fn new(index: usize, place: Place, record: Record<'a>) -> Self {
         Self {
-            process: index as u16,
-            place,
+            place: Place {
+                process: index as u16,
+                ..place
+            },
             record,
         }
     }
@@ -51,7 +50,7 @@ impl<'a> Item<'a> {
     /// Index of its process.
     #[inline]
     pub(crate) fn process(&self) -> usize {
-        usize::from(self.process)
+        usize::from(self.place.process)
     }
 }
 
@@ -84,34 +83,6 @@ pub(crate) fn operation_key(record: &Record<'_>) -> u32 {
     record.word(5) as u32 & 0x00ff_ffff
 }
 
-fn compare(one: &Item<'_>, other: &Item<'_>) -> Ordering {
-    let (place, other_place) = (&one.place, &other.place);
-    place
-        .start
-        .cmp(&other_place.start)
-        .then(place.group.cmp(&other_place.group))
-        .then_with(|| {
-            if place.group == Group::Instant {
-                Ordering::Equal
-            } else {
-                other_place.end.cmp(&place.end)
-            }
-        })
-        .then(one.process.cmp(&other.process))
-        .then_with(|| rank(&one.record).cmp(&rank(&other.record)))
-        .then_with(|| one.record.words().cmp(other.record.words()))
-}
-
-/// Ranges lie above API calls, outer calls above inner ones.
-fn rank(record: &Record<'_>) -> (u8, u8) {
-    match record.kind() {
-        Some(Kind::Range | Kind::OpenRange) => (0, record.depth()),
-        Some(Kind::Api | Kind::OpenCall) => (1, record.depth()),
-        Some(Kind::Dispatch) => (2, 0),
-        _ => (3, 0),
-    }
-}
-
 /// Cuts the time axis into about so many stretches: the first moment of each but the first.
 fn cuts(samples: &[u64], stretches: u64) -> Vec<u64> {
     let mut cuts = Vec::new();
@@ -141,7 +112,7 @@ pub(crate) fn walk<W: Writer>(
     options: &Options<'_>,
     writer: &mut W,
 ) -> Result<(), ExportError> {
-    let mut ready = Some(Vec::new());
+    let mut ready = Some(Stretch::new());
     let mut sources = Vec::new();
     for (index, process) in model.processes.iter_mut().enumerate() {
         sources.push(Source {
@@ -151,8 +122,10 @@ pub(crate) fn walk<W: Writer>(
             open: std::mem::take(&mut process.open),
         });
         match (&mut ready, process.ready.take()) {
-            (Some(all), Some(taken)) if all.is_empty() => *all = taken,
-            (Some(all), Some(taken)) => all.extend(taken),
+            (Some(all), Some(taken)) if all.len() == 0 => *all = taken,
+            (Some(all), Some(mut taken)) => {
+                taken.items_mut().iter().for_each(|&item| all.push(item))
+            }
             _ => ready = None,
         }
     }
@@ -184,33 +157,22 @@ pub(crate) fn walk<W: Writer>(
         let from = at.checked_sub(1).map_or(0, |before| cuts[before]);
         (from, cuts.get(at).copied())
     };
-    if let Some(mut items) = ready {
-        for source in &sources {
-            source.pick_open((0, None), &mut items);
-        }
-        items.sort_by(compare);
-        let (mut formatter, mut sizes) = (writer.formatter(processes), Sizes::new(1));
-        pipeline::alone(
-            writer,
-            &mut formatter,
-            processes,
-            &items,
-            &mut sizes,
-            &mut tell,
-        )?;
-    } else if threads == 1 {
-        let mut items = Vec::new();
-        let (mut formatter, mut sizes) = (writer.formatter(processes), Sizes::new(1));
-        for at in 0..=cuts.len() {
-            fill(&sources, stretch(at), &mut items);
-            pipeline::alone(
-                writer,
-                &mut formatter,
-                processes,
-                &items,
-                &mut sizes,
-                &mut tell,
-            )?;
+    if threads == 1 {
+        let mut alone = Alone::new(writer, processes);
+        let stretches = if ready.is_some() { 1 } else { cuts.len() + 1 };
+        let mut filled = Stretch::new();
+        for at in 0..stretches {
+            match ready.take() {
+                Some(all) => {
+                    filled = all;
+                    for source in &sources {
+                        source.pick_open((0, None), &mut filled);
+                    }
+                }
+                None => fill(&sources, stretch(at), &mut filled),
+            }
+            filled.sort();
+            alone.pass(writer, processes, &filled, &mut tell)?;
         }
     } else {
         let plan = Plan {
@@ -219,25 +181,24 @@ pub(crate) fn walk<W: Writer>(
             held_max,
         };
         let sources = &sources;
-        let fill = |at: usize, items: &mut Vec<_>| fill(sources, stretch(at), items);
+        let fill = |at: usize, filled: &mut _| fill(sources, stretch(at), filled);
         pipeline::shared(writer, processes, plan, &fill, &mut tell)?;
     }
     tell(0, writer);
     Ok(())
 }
 
-/// All records that start in a stretch, in order.
-fn fill<'a>(sources: &'a [Source<'_>], stretch: (u64, Option<u64>), items: &mut Vec<Item<'a>>) {
-    items.clear();
+/// All records that start in a stretch, as they lie.
+fn fill<'a>(sources: &'a [Source<'_>], stretch: (u64, Option<u64>), filled: &mut Stretch<'a>) {
+    filled.clear();
     for source in sources {
-        source.pick(stretch, items);
-        source.pick_open(stretch, items);
+        source.pick(stretch, filled);
+        source.pick_open(stretch, filled);
     }
-    items.sort_by(compare);
 }
 
 impl Source<'_> {
-    fn pick<'a>(&'a self, (from, to): (u64, Option<u64>), items: &mut Vec<Item<'a>>) {
+    fn pick<'a>(&'a self, (from, to): (u64, Option<u64>), filled: &mut Stretch<'a>) {
         let mut clock = Clock::new(self.shown.trace.clock());
         // The same bounds in host ticks: most records of other stretches are told apart without converting their times.
         let vendor = |out: u64| out.saturating_add_signed(self.shown.offset.saturating_neg());
@@ -260,18 +221,20 @@ impl Source<'_> {
                 if let Some(place) =
                     (self.shown).place(&record, (from, to), ticks, &mut newest, &mut clock)
                 {
-                    items.push(Item::new(self.index, place, record));
+                    filled.push(Item::new(self.index, place, record));
                 }
             }
         }
     }
 
-    fn pick_open<'a>(&'a self, stretch: (u64, Option<u64>), items: &mut Vec<Item<'a>>) {
+    fn pick_open<'a>(&'a self, stretch: (u64, Option<u64>), filled: &mut Stretch<'a>) {
         let mut clock = Clock::new(self.shown.trace.clock());
         for record in (self.open.iter()).filter_map(|words| Record::parse(words).ok()) {
             let ticks = (0, u64::MAX);
             let place = (self.shown).place(&record, stretch, ticks, &mut 0, &mut clock);
-            items.extend(place.map(|place| Item::new(self.index, place, record)));
+            if let Some(place) = place {
+                filled.push(Item::new(self.index, place, record));
+            }
         }
     }
 }

@@ -2114,7 +2114,7 @@ impl Writer for Perfetto<'_> {
         }
     }
 
-    fn stitch(&mut self, _: &[Item<'_>], chunk: &mut Chunk<Decision>) -> Result<(), ExportError> {
+    fn stitch(&mut self, chunk: &mut Chunk<'_, Decision>) -> Result<(), ExportError> {
         self.out.give(&mut chunk.bytes)
     }
 

@@ -11,12 +11,12 @@
 //! Memory: the stretches (see [`crate::order`]) and about two chunks of [`CHUNK_BYTES`] for each thread.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::export::ExportError;
 use crate::model::Process;
 use crate::order::Item;
+use crate::stretch::Stretch;
 
 /// About so many bytes of output become one chunk, when several threads share the work and when one does all of it.
 const CHUNK_BYTES: u64 = 512 << 10;
@@ -25,6 +25,9 @@ const ALONE_CHUNK_BYTES: u64 = 128 << 10;
 const CHUNK_RECORDS_MIN: u64 = 16;
 const CHUNK_RECORDS_MAX: u64 = 4096;
 const CHUNK_RECORDS_FIRST: u64 = 512;
+
+/// To the processor's caches records in order lie anywhere in the region: they are asked for so many ahead.
+const AHEAD: usize = 16;
 
 /// What a text is that the deciding thread makes by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +94,9 @@ impl Inserts {
 
 /// Records that are formatted at once.
 #[derive(Debug)]
-pub(crate) struct Chunk<D> {
+pub(crate) struct Chunk<'a, D> {
+    /// In order.
+    pub(crate) items: Vec<Item<'a>>,
     /// One for each record.
     pub(crate) decisions: Vec<D>,
     inserts: Inserts,
@@ -101,9 +106,10 @@ pub(crate) struct Chunk<D> {
     pub(crate) borders: Vec<usize>,
 }
 
-impl<D> Chunk<D> {
+impl<D> Chunk<'_, D> {
     fn new() -> Self {
         Self {
+            items: Vec::new(),
             decisions: Vec::new(),
             inserts: Inserts::default(),
             bytes: Vec::new(),
@@ -135,11 +141,7 @@ pub(crate) trait Writer {
     fn formatter(&self, processes: &[Process<'_>]) -> Self::Formatter;
 
     /// Takes the next chunk in order.
-    fn stitch(
-        &mut self,
-        items: &[Item<'_>],
-        chunk: &mut Chunk<Self::Decision>,
-    ) -> Result<(), ExportError>;
+    fn stitch(&mut self, chunk: &mut Chunk<'_, Self::Decision>) -> Result<(), ExportError>;
 
     /// Bytes written so far.
     fn bytes(&self) -> u64;
@@ -161,14 +163,14 @@ pub(crate) trait Formatter {
 
 /// Counts records and bytes, and sizes chunks by them.
 #[derive(Debug)]
-pub(crate) struct Sizes {
+struct Sizes {
     records: u64,
     bytes: u64,
     wanted: u64,
 }
 
 impl Sizes {
-    pub(crate) fn new(threads: usize) -> Self {
+    fn new(threads: usize) -> Self {
         Self {
             records: 0,
             bytes: 0,
@@ -194,16 +196,19 @@ impl Sizes {
     }
 }
 
+/// Decides about a chunk's records.
 fn decide<W: Writer>(
     writer: &mut W,
     processes: &[Process<'_>],
-    items: &[Item<'_>],
-    chunk: &mut Chunk<W::Decision>,
+    chunk: &mut Chunk<'_, W::Decision>,
 ) {
     chunk.decisions.clear();
     chunk.inserts.list.clear();
     chunk.inserts.texts.clear();
-    for (at, item) in items.iter().enumerate() {
+    for (at, item) in chunk.items.iter().enumerate() {
+        if let Some(ahead) = chunk.items.get(at + AHEAD) {
+            ahead.record.prefetch();
+        }
         chunk.inserts.at = at;
         let decision = writer.decide(&processes[item.process()], item, &mut chunk.inserts);
         chunk.decisions.push(decision);
@@ -213,10 +218,10 @@ fn decide<W: Writer>(
 fn format<F: Formatter<Decision: Copy>>(
     formatter: &mut F,
     processes: &[Process<'_>],
-    items: &[Item<'_>],
-    chunk: &mut Chunk<F::Decision>,
+    chunk: &mut Chunk<'_, F::Decision>,
 ) {
     let Chunk {
+        items,
         decisions,
         inserts,
         bytes,
@@ -245,38 +250,53 @@ fn format<F: Formatter<Decision: Copy>>(
 }
 
 /// Everything on the calling thread.
-pub(crate) fn alone<W: Writer>(
-    writer: &mut W,
-    formatter: &mut W::Formatter,
-    processes: &[Process<'_>],
-    items: &[Item<'_>],
-    sizes: &mut Sizes,
-    mut tell: impl FnMut(u64, &W),
-) -> Result<(), ExportError> {
-    let mut chunk = Chunk::new();
-    let mut rest = items;
-    while !rest.is_empty() {
-        let (now, later) = rest.split_at(sizes.chunk_records().min(rest.len()));
-        rest = later;
-        decide(writer, processes, now, &mut chunk);
-        format(formatter, processes, now, &mut chunk);
-        sizes.add(now.len(), chunk.bytes.len());
-        writer.stitch(now, &mut chunk)?;
-        tell(now.len() as u64, writer);
+#[derive(Debug)]
+pub(crate) struct Alone<'a, W: Writer> {
+    formatter: W::Formatter,
+    sizes: Sizes,
+    chunk: Chunk<'a, W::Decision>,
+}
+
+impl<'a, W: Writer> Alone<'a, W> {
+    pub(crate) fn new(writer: &W, processes: &[Process<'_>]) -> Self {
+        Self {
+            formatter: writer.formatter(processes),
+            sizes: Sizes::new(1),
+            chunk: Chunk::new(),
+        }
     }
-    Ok(())
+
+    /// Passes a stretch's records through the writer.
+    pub(crate) fn pass(
+        &mut self,
+        writer: &mut W,
+        processes: &[Process<'_>],
+        stretch: &Stretch<'a>,
+        mut tell: impl FnMut(u64, &W),
+    ) -> Result<(), ExportError> {
+        let (chunk, mut from) = (&mut self.chunk, 0);
+        while from < stretch.len() {
+            let to = stretch.len().min(from + self.sizes.chunk_records());
+            stretch.gather(from..to, &mut chunk.items);
+            decide(writer, processes, chunk);
+            format(&mut self.formatter, processes, chunk);
+            self.sizes.add(to - from, chunk.bytes.len());
+            writer.stitch(chunk)?;
+            tell((to - from) as u64, writer);
+            from = to;
+        }
+        Ok(())
+    }
 }
 
 /// Records that are on their way.
 struct Job<'a, D> {
     number: u64,
-    items: Arc<Vec<Item<'a>>>,
-    range: Range<usize>,
-    chunk: Chunk<D>,
+    chunk: Chunk<'a, D>,
 }
 
 enum Task<'a, D> {
-    Pick(usize, Vec<Item<'a>>),
+    Pick(usize, Stretch<'a>),
     Format(Job<'a, D>),
 }
 
@@ -287,9 +307,9 @@ struct Board<'a, D> {
     /// Stretches that nobody has begun to pick begin here.
     next_stretch: usize,
     picking: usize,
-    picked: BTreeMap<usize, Vec<Item<'a>>>,
+    picked: BTreeMap<usize, Stretch<'a>>,
     /// Room of stretches that are done.
-    spare: Vec<Vec<Item<'a>>>,
+    spare: Vec<Stretch<'a>>,
     /// Stretches in memory.
     held: usize,
     closed: bool,
@@ -340,28 +360,31 @@ impl<'a, D> Desk<'a, D> {
         board.next_stretch += 1;
         board.picking += 1;
         board.held += 1;
-        Some(Task::Pick(stretch, board.spare.pop().unwrap_or_default()))
+        Some(Task::Pick(
+            stretch,
+            board.spare.pop().unwrap_or_else(Stretch::new),
+        ))
     }
 
     fn perform<F: Formatter<Decision = D>>(
         &self,
         task: Task<'a, D>,
-        fill: &(dyn Fn(usize, &mut Vec<Item<'a>>) + Sync),
+        fill: &(dyn Fn(usize, &mut Stretch<'a>) + Sync),
         formatter: &mut F,
         processes: &[Process<'_>],
     ) where
         D: Copy,
     {
         match task {
-            Task::Pick(stretch, mut items) => {
-                fill(stretch, &mut items);
+            Task::Pick(number, mut stretch) => {
+                fill(number, &mut stretch);
+                stretch.sort();
                 let mut board = self.lock();
                 board.picking -= 1;
-                board.picked.insert(stretch, items);
+                board.picked.insert(number, stretch);
             }
             Task::Format(mut job) => {
-                let items = &job.items[job.range.clone()];
-                format(formatter, processes, items, &mut job.chunk);
+                format(formatter, processes, &mut job.chunk);
                 self.lock().formatted.insert(job.number, job);
             }
         }
@@ -380,12 +403,12 @@ impl<D> Drop for Closer<'_, '_, D> {
 }
 
 /// Shares the work out to threads: the calling one decides, stitches, and does what else there is while it waits. `fill`
-/// puts a stretch's records, in order, in place of what the vector holds.
+/// puts the records of the stretch with that number in place of others.
 pub(crate) fn shared<'a, W: Writer>(
     writer: &mut W,
     processes: &[Process<'_>],
     plan: Plan,
-    fill: &(dyn Fn(usize, &mut Vec<Item<'a>>) + Sync),
+    fill: &(dyn Fn(usize, &mut Stretch<'a>) + Sync),
     mut tell: impl FnMut(u64, &W),
 ) -> Result<(), ExportError> {
     let desk = Desk {
@@ -428,65 +451,61 @@ pub(crate) fn shared<'a, W: Writer>(
         }
         let mut own = writer.formatter(processes);
         let mut sizes = Sizes::new(plan.threads);
-        let mut spare: Vec<Chunk<W::Decision>> = Vec::new();
+        let mut spare: Vec<Chunk<'_, W::Decision>> = Vec::new();
         // Chunks that were begun, and those that were stitched.
         let (mut begun, mut done) = (0, 0);
         let chunks_max = 2 * plan.threads as u64 + 2;
         let mut stretch = 0;
-        let mut deciding: Option<(Arc<Vec<Item<'_>>>, usize)> = None;
+        // The stretch that is decided about, and its records that are.
+        let mut deciding: Option<(Stretch<'_>, usize)> = None;
         let mut board = desk.lock();
         // A thread that panicked has closed the desk; the scope passes that on.
         while !board.closed {
             if let Some(mut job) = board.formatted.remove(&done) {
                 drop(board);
                 done += 1;
-                let items = &job.items[job.range.clone()];
-                sizes.add(items.len(), job.chunk.bytes.len());
-                writer.stitch(items, &mut job.chunk)?;
-                tell(items.len() as u64, writer);
-                let is_last = job.range.end == job.items.len();
+                let records = job.chunk.items.len();
+                sizes.add(records, job.chunk.bytes.len());
+                writer.stitch(&mut job.chunk)?;
+                tell(records as u64, writer);
                 spare.push(job.chunk);
-                let items = Arc::into_inner(job.items).filter(|_| is_last);
                 board = desk.lock();
-                if is_last {
-                    board.held -= 1;
-                    board.spare.extend(items);
-                    desk.work.notify_one();
-                }
                 continue;
             }
             if begun - done < chunks_max {
                 if deciding.is_none()
-                    && let Some(items) = board.picked.remove(&stretch)
+                    && let Some(picked) = board.picked.remove(&stretch)
                 {
                     stretch += 1;
-                    if items.is_empty() {
+                    if picked.len() == 0 {
                         board.held -= 1;
-                    } else {
-                        deciding = Some((Arc::new(items), 0));
+                        board.spare.push(picked);
+                        desk.work.notify_one();
+                        continue;
                     }
-                    desk.work.notify_one();
-                    continue;
+                    deciding = Some((picked, 0));
                 }
-                if let Some((items, from)) = &mut deciding {
+                if let Some((picked, from)) = &mut deciding {
                     drop(board);
-                    let range = *from..items.len().min(*from + sizes.chunk_records());
+                    let range = *from..picked.len().min(*from + sizes.chunk_records());
                     *from = range.end;
+                    let is_last = *from == picked.len();
                     let mut chunk = spare.pop().unwrap_or_else(Chunk::new);
-                    decide(writer, processes, &items[range.clone()], &mut chunk);
-                    let job = Job {
-                        number: begun,
-                        items: items.clone(),
-                        range,
-                        chunk,
-                    };
-                    begun += 1;
-                    if *from == items.len() {
-                        deciding = None;
-                    }
+                    picked.gather(range, &mut chunk.items);
+                    decide(writer, processes, &mut chunk);
                     board = desk.lock();
-                    board.to_format.push_back(job);
-                    desk.work.notify_one();
+                    if is_last {
+                        board.held -= 1;
+                        board
+                            .spare
+                            .extend(deciding.take().map(|(stretch, _)| stretch));
+                    }
+                    board.to_format.push_back(Job {
+                        number: begun,
+                        chunk,
+                    });
+                    begun += 1;
+                    desk.work.notify_all();
                     continue;
                 }
                 if stretch == plan.stretches && begun == done {

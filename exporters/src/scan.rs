@@ -18,6 +18,7 @@ use crate::external::Externals;
 use crate::join::{Feeder, IdMap, Ids, LaunchTable, Note, Shards};
 use crate::model::{Process, stream_key};
 use crate::order::{self, Group, Item};
+use crate::stretch::Stretch;
 
 /// One record in this many at most is looked at for the distribution of times.
 const SAMPLE_STEP_MAX: u64 = 512;
@@ -70,6 +71,8 @@ pub(crate) struct Place {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) group: Group,
+    /// Index of the process, when it is an [`Item`]'s.
+    pub(crate) process: u16,
 }
 
 impl Shown<'_> {
@@ -195,7 +198,12 @@ impl Shown<'_> {
             }
         }
         let end = self.end(record, kind, start, clock);
-        let mut place = Place { start, end, group };
+        let mut place = Place {
+            start,
+            end,
+            group,
+            process: 0,
+        };
         self.settle(&mut place, record);
         Some(place)
     }
@@ -251,7 +259,7 @@ pub(crate) struct Result<'a> {
     /// First and last start of what the output shows of each run, output's clock.
     pub(crate) bounds: Vec<(u64, u64)>,
     /// All records that the output shows, when they are few enough to be held.
-    pub(crate) ready: Option<Vec<Item<'a>>>,
+    pub(crate) ready: Option<Stretch<'a>>,
 }
 
 /// How the pass is made.
@@ -270,7 +278,7 @@ pub(crate) fn scan<'a>(process: &mut Process<'a>, settings: Settings) -> Result<
     let step = (settings.room as u64 / 64).clamp(1, SAMPLE_STEP_MAX);
     let new_pass = || Pass::new(&process.shown, &process.reports, step);
     let runs = trace.runs();
-    let mut ready = (settings.threads <= 1).then(Vec::new);
+    let mut ready = (settings.threads <= 1).then(Stretch::new);
     let (mut whole, bounds) = if settings.threads <= 1 {
         let mut pass = new_pass();
         let bounds = pass.take_runs(&process.shown, 0..runs, |item| {
@@ -326,7 +334,7 @@ pub(crate) fn scan<'a>(process: &mut Process<'a>, settings: Settings) -> Result<
     let mut result = whole.finish(process);
     result.bounds = bounds;
     if let Some(held) = &mut ready {
-        for item in held {
+        for item in held.items_mut() {
             let shown = &process.shown;
             shown.settle(&mut item.place, &item.record);
         }
@@ -489,6 +497,7 @@ impl<'a> Pass<'a> {
                         start,
                         end: start,
                         group,
+                        process: 0,
                     }
                 });
             }
@@ -527,6 +536,7 @@ impl<'a> Pass<'a> {
             start: out,
             end: shown.end(record, kind, out, &mut self.clock),
             group,
+            process: 0,
         })
     }
 
