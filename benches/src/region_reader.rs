@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use strandline::header::{Header, Mode};
-use strandline::limits::{CELL_WORDS, SEGMENT_BYTES, SEGMENT_CELLS, SEGMENT_ENTRY_BYTES};
+use strandline::limits::{CELL_WORDS, SEGMENT_ENTRY_BYTES};
 use strandline::record::{Kind, Record};
 
 /// Free entries after the last used one that are still looked at: claims come nearly in order.
@@ -111,7 +111,8 @@ impl RegionReader {
                 read = 0;
             }
             // Sticky segments hold facts.
-            if state >> 8 & 0xff == 0 && read < committed && committed <= SEGMENT_CELLS {
+            let whole = self.header.segment_cells();
+            if state >> 8 & 0xff == 0 && read < committed && committed <= whole {
                 // A head of the next generation, read beside a state of this one, is noticed below.
                 self.records(segment, read, committed, &mut body)?;
                 fence(Ordering::Acquire);
@@ -135,8 +136,9 @@ impl RegionReader {
         to: usize,
         body: &mut impl FnMut(Record<'_>) -> Result<(), String>,
     ) -> Result<(), String> {
-        let start = self.header.segments_offset as usize + segment * SEGMENT_BYTES;
-        assert!(to <= SEGMENT_CELLS && start + SEGMENT_BYTES <= self.bytes);
+        let [start, end] = [segment, segment + 1]
+            .map(|segment| self.header.segment_offset(segment as u32) as usize);
+        assert!(to <= self.header.segment_cells() && end <= self.bytes);
         // SAFETY: within the segment (above), below its published head (an Acquire load), and nobody writes there: a
         // published cell changes only when its segment is reused, which the bench's producers, that wait for this
         // reader, do not bring about; the caller's second look says so.

@@ -10,9 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use strandline::header::Header;
-use strandline::limits::{
-    CELL_WORDS, HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_CELLS, SEGMENT_ENTRY_BYTES,
-};
+use strandline::limits::{CELL_WORDS, HEADER_BYTES, LANE_BYTES, SEGMENT_ENTRY_BYTES};
 use strandline::record::{Kind, Record};
 use strandline::segment_entry::{SegmentKind, SegmentState, StateWord};
 use strandline::{Trace, hash, report};
@@ -60,7 +58,7 @@ pub(crate) fn copy(
     compact.segments_offset = (compact.segment_table_offset
         + (kept.len() * SEGMENT_ENTRY_BYTES) as u64)
         .next_multiple_of(4096);
-    compact.region_bytes = compact.segments_offset + (kept.len() * SEGMENT_BYTES) as u64;
+    compact.region_bytes = compact.segment_offset(compact.segment_count);
 
     let mut head = compact.encode();
     source
@@ -76,7 +74,7 @@ pub(crate) fn copy(
     }
 
     // Two passes over the segments: their entries lie before all of them.
-    let mut words = vec![0u64; SEGMENT_CELLS * CELL_WORDS];
+    let mut words = vec![0u64; header.segment_cells() * CELL_WORDS];
     let mut totals = Vec::with_capacity(kept.len());
     for segment in &kept {
         let cells =
@@ -113,7 +111,7 @@ pub(crate) fn copy(
         for word in &words[..cells * CELL_WORDS] {
             output.block.extend_from_slice(&word.to_le_bytes());
         }
-        let rest = SEGMENT_BYTES - cells * CELL_WORDS * 8;
+        let rest = header.segment_bytes as usize - cells * CELL_WORDS * 8;
         output.block.extend(std::iter::repeat_n(0u8, rest));
         output.flow()?;
         if let Some(progress) = options.progress {
@@ -152,7 +150,7 @@ pub(crate) fn copy(
 }
 
 struct Segment {
-    index: u64,
+    index: u32,
     entry: [u64; ENTRY_WORDS],
     cells: usize,
     kind: SegmentKind,
@@ -177,8 +175,8 @@ fn read_or_zero(source: &File, buffer: &mut [u8], at: u64) -> io::Result<()> {
 fn kept_segments(source: &File, header: &Header) -> io::Result<Vec<Segment>> {
     let mut kept = Vec::new();
     let mut bytes = [0u8; SEGMENT_ENTRY_BYTES];
-    for index in 0..u64::from(header.segment_count) {
-        let at = header.segment_table_offset + index * SEGMENT_ENTRY_BYTES as u64;
+    for index in 0..header.segment_count {
+        let at = header.segment_table_offset + u64::from(index) * SEGMENT_ENTRY_BYTES as u64;
         read_or_zero(source, &mut bytes, at)?;
         let mut entry = [0u64; ENTRY_WORDS];
         for (word, eight) in entry.iter_mut().zip(bytes.as_chunks::<8>().0) {
@@ -190,7 +188,7 @@ fn kept_segments(source: &File, header: &Header) -> io::Result<Vec<Segment>> {
         let cells = entry[COMMITTED] as usize;
         if state.state == SegmentState::Free
             || entry[COMMITTED] == 0
-            || entry[COMMITTED] > SEGMENT_CELLS as u64
+            || entry[COMMITTED] > header.segment_cells() as u64
             || u32::from(state.lane) >= header.lane_count
         {
             continue;
@@ -214,7 +212,7 @@ fn read_segment(
     words: &mut [u64],
 ) -> io::Result<usize> {
     let mut bytes = vec![0u8; segment.cells * CELL_WORDS * 8];
-    let at = header.segments_offset + segment.index * SEGMENT_BYTES as u64;
+    let at = header.segment_offset(segment.index);
     read_or_zero(source, &mut bytes, at)?;
     let total = segment.cells * CELL_WORDS;
     for (word, eight) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {

@@ -23,7 +23,9 @@ use std::sync::OnceLock;
 
 use strandline::Trace;
 use strandline::hash;
-use strandline::limits::{CELL_BYTES, HEADER_BYTES, SEGMENT_BYTES, SEGMENT_ENTRY_BYTES};
+use strandline::limits::{
+    CELL_BYTES, HEADER_BYTES, SEGMENT_BYTES_MAX, SEGMENT_ENTRY_BYTES, is_segment_bytes,
+};
 
 /// Bytes of one change.
 const CHANGE_BYTES: usize = 12;
@@ -169,6 +171,10 @@ pub fn mend_checksums(bytes: &mut [u8]) {
         number(bytes, 64) & 0xffff_ffff,
         number(bytes, 72),
     );
+    // A size that no reader takes is as good as any.
+    let segment_bytes = Some(number(bytes, 80) & 0xffff_ffff)
+        .filter(|&size| is_segment_bytes(size))
+        .unwrap_or(SEGMENT_BYTES_MAX as u64);
     for segment in 0..count.min(64) {
         let entry = table.saturating_add(segment * SEGMENT_ENTRY_BYTES as u64) as usize;
         if entry.saturating_add(SEGMENT_ENTRY_BYTES) > bytes.len() {
@@ -177,9 +183,9 @@ pub fn mend_checksums(bytes: &mut [u8]) {
         if number(bytes, entry + 48) == 0 {
             continue;
         }
-        let covered = number(bytes, entry + 56).min((SEGMENT_BYTES / CELL_BYTES) as u64) as usize
-            * CELL_BYTES;
-        let start = segments.saturating_add(segment * SEGMENT_BYTES as u64) as usize;
+        let cells = number(bytes, entry + 56).min(segment_bytes / CELL_BYTES as u64);
+        let covered = cells as usize * CELL_BYTES;
+        let start = segments.saturating_add(segment * segment_bytes) as usize;
         if let Some(cells) = bytes.get(start..start.saturating_add(covered)) {
             let words = cells.as_chunks::<8>().0;
             let sum = hash::words(words.iter().map(|eight| u64::from_le_bytes(*eight)));

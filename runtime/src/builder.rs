@@ -21,7 +21,7 @@ use crate::hash;
 use crate::header::{Header, Mode, NEWEST_SESSION_OFFSET, PHASE_OFFSET, VERSION};
 use crate::limits::{
     CELL_BYTES, CELL_WORDS, HEADER_BYTES, LANE_BYTES, LANE_COUNTERS_OFFSET, LANE_REUSED_OFFSET,
-    SEGMENT_BYTES, SEGMENT_CELLS, SEGMENT_ENTRY_BYTES, SESSION_SLOT_WORDS, SESSION_SLOTS,
+    SEGMENT_BYTES_MIN, SEGMENT_ENTRY_BYTES, SESSION_SLOT_WORDS, SESSION_SLOTS,
 };
 use crate::record::{Kind, head_word, high, pair};
 use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
@@ -65,6 +65,7 @@ impl Builder {
                 segment_table_offset: 0,
                 segment_count: 0,
                 segments_offset: 0,
+                segment_bytes: SEGMENT_BYTES_MIN as u32,
                 mode: Mode::Window,
                 simulated: true,
                 pid: 4242,
@@ -92,20 +93,22 @@ impl Builder {
         }
     }
 
-    /// The header, to be changed; places and sizes are filled in at the end.
+    /// The header, to be changed; places and sizes are filled in at the end, but for `segment_bytes`, 64 KiB unless it is
+    /// changed before the first record.
     pub fn header_mut(&mut self) -> &mut Header {
         &mut self.header
     }
 
     fn put(&mut self, lane: u16, kind: SegmentKind, words: &[u64]) {
         self.header.lane_count = self.header.lane_count.max(u32::from(lane) + 1);
+        let segment_words = self.header.segment_cells() * CELL_WORDS;
         let open = self
             .segments
             .iter_mut()
             .rev()
             .find(|segment| segment.lane == lane && segment.kind == kind);
         match open {
-            Some(segment) if segment.words.len() + words.len() <= SEGMENT_CELLS * CELL_WORDS => {
+            Some(segment) if segment.words.len() + words.len() <= segment_words => {
                 segment.words.extend_from_slice(words);
             }
             _ => self.segments.push(Segment {
@@ -269,7 +272,7 @@ impl Builder {
         header.segments_offset = (header.segment_table_offset
             + (count * SEGMENT_ENTRY_BYTES) as u64)
             .next_multiple_of(4096);
-        header.region_bytes = header.segments_offset + (count * SEGMENT_BYTES) as u64;
+        header.region_bytes = header.segment_offset(count as u32);
         let mut bytes = vec![0u8; header.region_bytes as usize];
         bytes[..HEADER_BYTES].copy_from_slice(&header.encode()[..]);
         let mut put =
@@ -305,7 +308,7 @@ impl Builder {
                 hash::words(segment.words.iter().copied()),
             );
             put(entry + word::CHECKED_CELLS * 8, cells);
-            let start = header.segments_offset as usize + index * SEGMENT_BYTES;
+            let start = header.segment_offset(index as u32) as usize;
             for (at, &value) in segment.words.iter().enumerate() {
                 put(start + at * 8, value);
             }

@@ -33,7 +33,7 @@ pub use file::finish;
 use crate::anchors::TickAnchor;
 use crate::header::Mode;
 use crate::housekeeper::{block_signals, restore_signals};
-use crate::limits::{CELL_WORDS, SEGMENT_CELLS};
+use crate::limits::CELL_WORDS;
 use crate::record::{high, low};
 use crate::region::Region;
 use crate::runtime::Runtime;
@@ -118,7 +118,7 @@ impl<'a> Collected<'a> {
         let committed = region
             .entry(segment, word::COMMITTED)
             .load(Ordering::Acquire);
-        let cells = (committed as usize).min(SEGMENT_CELLS);
+        let cells = (committed as usize).min(region.segment_cells());
         let from = from(state.generation).min(cells);
         // SAFETY: published cells are never written again until the segment is freed, and only the collector, who calls
         // this, frees it, after the sink has returned. The words lie within the mapping, which is never unmapped.

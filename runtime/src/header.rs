@@ -34,7 +34,7 @@
 //! | 2560..3072 | SDK's description |
 
 use crate::hash;
-use crate::limits::{CELL_BYTES, HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_ENTRY_BYTES};
+use crate::limits::{CELL_BYTES, HEADER_BYTES, LANE_BYTES, SEGMENT_ENTRY_BYTES, is_segment_bytes};
 
 /// First 8 bytes of every region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"STRNDLN1");
@@ -161,6 +161,8 @@ pub struct Header {
     pub segment_count: u32,
     /// Where the first segment lies, bytes from the start.
     pub segments_offset: u64,
+    /// Bytes of one segment: a size that [`is_segment_bytes`] accepts.
+    pub segment_bytes: u32,
     /// Mode.
     pub mode: Mode,
     /// True when the SDK said that it is a simulation.
@@ -315,6 +317,18 @@ impl Header {
         self.features_may_ignore & FEATURE_STREAM_OUTPUT != 0
     }
 
+    /// Cells of one segment.
+    #[inline]
+    pub fn segment_cells(&self) -> usize {
+        self.segment_bytes as usize / CELL_BYTES
+    }
+
+    /// Where a segment lies, bytes from the start.
+    #[inline]
+    pub fn segment_offset(&self, segment: u32) -> u64 {
+        self.segments_offset + u64::from(segment) * u64::from(self.segment_bytes)
+    }
+
     /// The header as bytes, with its checksum and all changing words 0.
     pub fn encode(&self) -> Box<[u8; HEADER_BYTES]> {
         let mut bytes = Box::new([0u8; HEADER_BYTES]);
@@ -332,7 +346,7 @@ impl Header {
         out.put32(64, self.segment_count);
         out.put32(68, SEGMENT_ENTRY_BYTES as u32);
         out.put64(72, self.segments_offset);
-        out.put32(80, SEGMENT_BYTES as u32);
+        out.put32(80, self.segment_bytes);
         out.put32(84, CELL_BYTES as u32);
         out.put32(88, self.mode as u32);
         out.put32(92, u32::from(self.simulated));
@@ -401,12 +415,14 @@ impl Header {
             ("header size", 12, HEADER_BYTES),
             ("lane size", 52, LANE_BYTES),
             ("segment entry size", 68, SEGMENT_ENTRY_BYTES),
-            ("segment size", 80, SEGMENT_BYTES),
             ("cell size", 84, CELL_BYTES),
         ] {
             let found = get32(bytes, offset);
             field(name, offset, found.into(), found as usize == expected)?;
         }
+        let segment_bytes = get32(bytes, 80);
+        let known_size = is_segment_bytes(segment_bytes.into());
+        field("segment size", 80, segment_bytes.into(), known_size)?;
         let mode = Mode::from_u32(get32(bytes, 88));
         field("mode", 88, get32(bytes, 88).into(), mode.is_some())?;
         let header = Self {
@@ -419,6 +435,7 @@ impl Header {
             segment_table_offset: get64(bytes, 56),
             segment_count: get32(bytes, 64),
             segments_offset: get64(bytes, 72),
+            segment_bytes,
             mode: mode.unwrap_or_default(),
             simulated: get32(bytes, 92) & 1 != 0,
             pid: get32(bytes, 96),
@@ -454,8 +471,15 @@ impl Header {
             SEGMENT_ENTRY_BYTES,
         );
         field("segment table", 56, header.segment_table_offset, table_fits)?;
-        let segments_fit = within(header.segments_offset, header.segment_count, SEGMENT_BYTES);
+        let segments_fit = within(
+            header.segments_offset,
+            header.segment_count,
+            segment_bytes as usize,
+        );
         field("segments", 72, header.segments_offset, segments_fit)?;
+        // The segments are the region's last part: another size or count of them would show here.
+        let ends = header.segment_offset(header.segment_count) == header.region_bytes;
+        field("region size", 32, header.region_bytes, ends)?;
         if file_bytes < header.segments_offset {
             return Err(HeaderError::Short { bytes: file_bytes });
         }
@@ -466,18 +490,20 @@ impl Header {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::limits::SEGMENT_BYTES_MIN;
 
     pub(crate) fn sample() -> Header {
         Header {
             version: VERSION,
             features_may_ignore: 0,
             features_must_understand: 0,
-            region_bytes: 4096 + 2 * 4096 + 4096 + 4 * SEGMENT_BYTES as u64,
+            region_bytes: 4096 + 2 * 4096 + 4096 + 4 * SEGMENT_BYTES_MIN as u64,
             lane_table_offset: 4096,
             lane_count: 2,
             segment_table_offset: 3 * 4096,
             segment_count: 4,
             segments_offset: 4 * 4096,
+            segment_bytes: SEGMENT_BYTES_MIN as u32,
             mode: Mode::Window,
             simulated: true,
             pid: 42,
@@ -529,6 +555,38 @@ pub(crate) mod tests {
                 Header::decode(&flipped[..], header.region_bytes).is_err(),
                 "byte {at}"
             );
+        }
+    }
+
+    #[test]
+    fn every_size_of_a_segment_is_read_and_no_other() {
+        let with = |segment_bytes: u32, region_bytes: u64| {
+            let mut header = sample();
+            (header.segment_bytes, header.region_bytes) = (segment_bytes, region_bytes);
+            Header::decode(&header.encode()[..], region_bytes)
+        };
+        let region = |bytes: u64| 4 * 4096 + 4 * bytes;
+        for shift in 0..32 {
+            let bytes = 1u32 << shift;
+            let read = with(bytes, region(bytes.into()));
+            if (16..=20).contains(&shift) {
+                let header = read.unwrap();
+                assert_eq!(header.segment_cells(), bytes as usize / 64);
+                assert_eq!(header.segment_offset(4), header.region_bytes);
+            } else {
+                assert_eq!(
+                    read.unwrap_err().to_string(),
+                    format!("offset 80: segment size is {bytes}, which cannot be")
+                );
+            }
+        }
+        for bytes in [0, 65_535, 65_537, 65_600, 96 << 10, u32::MAX] {
+            assert!(with(bytes, region(bytes.into())).is_err(), "{bytes}");
+        }
+        // A size that is legal, and not that of this file: with its checksum mended it is still refused.
+        for (said, is) in [(1 << 16, 1 << 17), (1 << 18, 1 << 20), (1 << 18, 1 << 16)] {
+            let error = with(said, region(is)).unwrap_err().to_string();
+            assert!(error.contains("which cannot be"), "{error}");
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::clock_watch::ClockWatch;
 use crate::hash;
 use crate::header::Mode;
-use crate::limits::{CELL_WORDS, SEGMENT_CELLS};
+use crate::limits::CELL_WORDS;
 use crate::runtime::Runtime;
 use crate::segment_entry::{SegmentState, StateWord, word};
 use crate::session::Ask;
@@ -25,8 +25,8 @@ const IDLE: Duration = Duration::from_millis(20);
 const AWAKE: Duration = Duration::from_secs(1);
 /// Rounds between looks for threads without a name.
 const NAMES_EVERY: u32 = 10;
-/// Segments that get their checksum in one round: about a millisecond's work.
-const CHECKSUMS: usize = 64;
+/// Bytes of segments that get their checksum in one round: about a millisecond's work.
+const CHECKSUM_BYTES: u64 = 4 << 20;
 
 impl Runtime {
     /// Starts the housekeeper and, in stream mode with a file, the collector's thread. `ask` makes the SDK deliver its retirements (see [`Ask`]); `each_round` is the vendor
@@ -65,7 +65,8 @@ impl Runtime {
             if self.region().header().mode != Mode::Stream
                 && let Ok(mut released) = self.released.try_lock()
             {
-                self.checksum_sealed(&mut released.ring_head, CHECKSUMS);
+                let most = CHECKSUM_BYTES / self.region().segment_bytes();
+                self.checksum_sealed(&mut released.ring_head, most as usize);
                 self.free_released(&mut released);
             }
             self.reclaim_dead_lanes();
@@ -107,7 +108,7 @@ impl Runtime {
         let cells = (region
             .entry(segment, word::COMMITTED)
             .load(Ordering::Acquire) as usize)
-            .min(SEGMENT_CELLS);
+            .min(region.segment_cells());
         let words = (0..cells * CELL_WORDS)
             .map(|index| region.cell_word(segment, index).load(Ordering::Relaxed));
         let sum = hash::words(words);

@@ -28,8 +28,7 @@ use crate::handover;
 use crate::header::Mode;
 use crate::limits::{
     CELL_BYTES, CELL_WORDS, INSIDE_DEPTH, INSIDE_WORDS, LANE_BYTES, LANE_COUNTERS_OFFSET,
-    LANE_INSIDE_OFFSET, LANE_RANGES_OFFSET, RANGE_DEPTH, SEGMENT_CELLS, SESSION_SLOT_WORDS,
-    SESSION_SLOTS,
+    LANE_INSIDE_OFFSET, LANE_RANGES_OFFSET, RANGE_DEPTH, SESSION_SLOT_WORDS, SESSION_SLOTS,
 };
 use crate::loss::LossReason;
 use crate::record::{Kind, head_word, pair};
@@ -43,7 +42,7 @@ struct Cursor {
     kind: SegmentKind,
     /// First word of the open segment; dangling while `count` says full.
     base: Cell<*mut u64>,
-    /// Cells written and published; `SEGMENT_CELLS` also when no segment is open.
+    /// Cells written and published; those of a whole segment also when no segment is open.
     count: Cell<usize>,
     /// The open segment's committed word; [`NOWHERE`] while no segment was ever open.
     committed: Cell<&'static Word>,
@@ -58,11 +57,11 @@ static NOWHERE: Word = Word::new(0);
 pub(crate) type Counters = [Word; SESSION_SLOT_WORDS];
 
 impl Cursor {
-    const fn new(kind: SegmentKind) -> Self {
+    const fn new(kind: SegmentKind, full: usize) -> Self {
         Self {
             kind,
             base: Cell::new(std::ptr::null_mut()),
-            count: Cell::new(SEGMENT_CELLS),
+            count: Cell::new(full),
             committed: Cell::new(&NOWHERE),
             segment: Cell::new(u32::MAX),
         }
@@ -92,6 +91,9 @@ pub struct Lane {
     queue: Cell<[u64; 2]>,
     /// The lane's header in the region.
     header: &'static [Word; LANE_BYTES / 8],
+    /// The highest count of cells at which a record of 0, 1, 2 cells still fits the open segment: so that the fast way
+    /// compares with memory what depends on the region's size of segments. The first is a whole segment.
+    last: [u32; FAST_CELLS_MAX + 1],
     pub(crate) region: &'static Region,
     pub(crate) control: &'static Control,
     index: u16,
@@ -116,6 +118,9 @@ pub struct Lane {
     /// Thread id of the owner, 0 = vacant.
     pub(crate) owner: Word,
 }
+
+/// Most cells of a record that may take the fast way.
+const FAST_CELLS_MAX: usize = 2;
 
 /// A `fast_session` that no session word equals: they hold 32-bit numbers.
 const NEVER: u64 = u64::MAX;
@@ -172,10 +177,11 @@ impl Lane {
         barrier: Barrier,
     ) -> Self {
         let header = region.lane_header(index.into());
+        let full = region.segment_cells();
         Self {
             inside: Word::new(0),
             fast_session: Cell::new(NEVER),
-            records: Cursor::new(SegmentKind::Records),
+            records: Cursor::new(SegmentKind::Records, full),
             counters: Cell::new(counters(header, SESSION_SLOTS)),
             thread_high: Cell::new(0),
             depth: Cell::new(0),
@@ -184,10 +190,11 @@ impl Lane {
             handler: Cell::new(false),
             queue: Cell::new([u64::MAX; 2]),
             header,
+            last: std::array::from_fn(|cells| (full - cells) as u32),
             region,
             control,
             index,
-            sticky: Cursor::new(SegmentKind::Sticky),
+            sticky: Cursor::new(SegmentKind::Sticky, full),
             thread: Cell::new(0),
             sequence: Cell::new(0),
             oldest: Cell::new(u32::MAX),
@@ -220,7 +227,7 @@ impl Lane {
         // ORD(lane): Release for readers of the lane table; they take the two halves together.
         state.store(pair(thread, generation), Ordering::Release);
         self.depth_word().store(0, Ordering::Relaxed);
-        if self.records.count.get() < SEGMENT_CELLS {
+        if self.records.count.get() < self.segment_cells() {
             // The open segment goes on under another thread: say so in it.
             let mut words = [0; CELL_WORDS];
             words[0] = head_word(Kind::Thread, 1, 0, 0);
@@ -279,7 +286,7 @@ impl Lane {
                 }
             }
             cursor.segment.set(u32::MAX);
-            cursor.count.set(SEGMENT_CELLS);
+            cursor.count.set(self.segment_cells());
         }
         self.fast_session.set(NEVER);
         self.session.set(0);
@@ -297,6 +304,7 @@ impl Lane {
     /// An append that this lets in saw its session open behind the gate, so the session cannot be taken before it ends.
     #[inline(always)]
     pub(crate) fn fast<const CELLS: usize>(&self) -> Option<Fast<'_>> {
+        const { assert!(CELLS <= FAST_CELLS_MAX) };
         // Only where stop has the membarrier is `fast_session` ever a session.
         if !gate::enter(&self.inside, Barrier::Membarrier, gate::place()) {
             return None;
@@ -306,7 +314,7 @@ impl Lane {
         let control = if cfg!(test) { self.control } else { &CONTROL };
         let session = control.session_word();
         let count = self.records.count.get();
-        if session != self.fast_session.get() || CELLS != 0 && count > SEGMENT_CELLS - CELLS {
+        if session != self.fast_session.get() || CELLS != 0 && count as u32 > self.last[CELLS] {
             return None;
         }
         Some(Fast {
@@ -330,6 +338,12 @@ impl Lane {
     #[inline]
     pub fn thread(&self) -> u32 {
         self.thread.get()
+    }
+
+    /// Cells of one segment.
+    #[inline(always)]
+    fn segment_cells(&self) -> usize {
+        self.last[0] as usize
     }
 
     fn depth_word(&self) -> &Word {
@@ -689,7 +703,7 @@ impl Lane {
     #[inline(always)]
     fn put(&self, cursor: &Cursor, words: &[u64]) -> bool {
         let cells = words.len() / CELL_WORDS;
-        if cursor.count.get() + cells > SEGMENT_CELLS && !self.next_segment(cursor) {
+        if cursor.count.get() + cells > self.segment_cells() && !self.next_segment(cursor) {
             return false;
         }
         self.put_at(cursor, cursor.count.get(), words);
@@ -700,8 +714,8 @@ impl Lane {
     #[inline(always)]
     fn put_at(&self, cursor: &Cursor, count: usize, words: &[u64]) {
         let cells = words.len() / CELL_WORDS;
-        debug_assert!(count == cursor.count.get() && count + cells <= SEGMENT_CELLS);
-        // SAFETY: base is the open segment's first word and count + cells <= SEGMENT_CELLS (I3, the callers); not below
+        debug_assert!(count == cursor.count.get() && count + cells <= self.segment_cells());
+        // SAFETY: base is the open segment's first word and count + cells are within it (I3, the callers); not below
         // `count`, so no reader looks there (I2); one writer (I1); aligned, and only accessed as atomic words.
         let place = unsafe {
             std::slice::from_raw_parts(

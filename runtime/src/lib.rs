@@ -42,7 +42,7 @@
 //! - A *record* is one event, 1 to 16 cells of 64 bytes ([`record`]). Events that need no later reader's knowledge (calls,
 //!   dispatches, copies, ranges) belong to a session; *facts* (agents, streams, kernels, names, clock anchors; [`facts`])
 //!   belong to none and are kept from load on.
-//! - A *lane* is what one thread writes to: one writer at a time, ever. It has an open *segment* (64 KiB) for records and one
+//! - A *lane* is what one thread writes to: one writer at a time, ever. It has an open *segment* (64 KiB to 1 MiB) for records and one
 //!   for facts. A lane whose thread has ended is handed on with its open segments.
 //! - The *region* is one mapped file: header, lane table, segment table, segments. `docs/format.md` has every byte.
 //! - A *session* is one start to stop. A record's session is decided once, in the first callback that shows it, and travels in
@@ -157,6 +157,8 @@ mod retired;
 mod runtime;
 #[cfg(not(loom))]
 pub mod segment_entry;
+#[cfg(all(test, not(loom)))]
+mod segment_sizes;
 #[cfg(not(loom))]
 mod session;
 #[cfg(not(loom))]

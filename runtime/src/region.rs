@@ -18,9 +18,7 @@ use crate::anchors::TickAnchor;
 use crate::bitmap::FreeBits;
 use crate::handover;
 use crate::header::{Header, Mode};
-use crate::limits::{
-    FACTS_SHARE_MAX, HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_ENTRY_BYTES,
-};
+use crate::limits::{CELL_WORDS, FACTS_SHARE_MAX, HEADER_BYTES, LANE_BYTES, SEGMENT_ENTRY_BYTES};
 use crate::map;
 use crate::memory::Wishes;
 use crate::ring::Ring;
@@ -173,8 +171,8 @@ pub(crate) fn create_file(path: &Path, pid: u32) -> io::Result<(File, PathBuf)> 
 }
 
 impl Region {
-    /// Makes a region in `file`. Places and sizes in `header` are filled in here; `segment_count` and `lane_count` must
-    /// be set. Nothing is backed yet but the tables.
+    /// Makes a region in `file`. Places and sizes in `header` are filled in here; `segment_count`, `segment_bytes` and
+    /// `lane_count` must be set. Nothing is backed yet but the tables.
     ///
     /// # Errors
     /// What the system said: no space, no permission, a limit on file size or address space.
@@ -191,7 +189,7 @@ impl Region {
         header.segments_offset = (header.segment_table_offset
             + (segments * SEGMENT_ENTRY_BYTES) as u64)
             .next_multiple_of(wishes.segments_align());
-        header.region_bytes = header.segments_offset + (segments * SEGMENT_BYTES) as u64;
+        header.region_bytes = header.segment_offset(header.segment_count);
         within_file_limit(header.region_bytes)?;
         file.set_len(header.region_bytes)?;
         reserve(&file, 0, header.segments_offset)?;
@@ -251,6 +249,17 @@ impl Region {
         self.header.segment_count
     }
 
+    /// Bytes of one segment.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.header.segment_bytes.into()
+    }
+
+    /// Cells of one segment.
+    #[inline]
+    pub(crate) fn segment_cells(&self) -> usize {
+        self.header.segment_cells()
+    }
+
     /// A word of the region that is not part of a segment's cells.
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> &Word {
@@ -291,7 +300,7 @@ impl Region {
     #[inline]
     pub(crate) fn cells(&self, segment: u32) -> *mut u64 {
         debug_assert!(segment < self.header.segment_count);
-        let offset = self.header.segments_offset as usize + segment as usize * SEGMENT_BYTES;
+        let offset = self.header.segment_offset(segment) as usize;
         // SAFETY: segment < segment_count, so the offset lies within the mapping.
         unsafe { self.base.as_ptr().add(offset).cast() }
     }
@@ -299,7 +308,7 @@ impl Region {
     /// One published word of a segment.
     #[inline]
     pub(crate) fn cell_word(&self, segment: u32, index: usize) -> &Word {
-        debug_assert!(index < SEGMENT_BYTES / 8);
+        debug_assert!(index < self.segment_cells() * CELL_WORDS);
         // SAFETY: within the segment (above); cells are only accessed as atomic words.
         unsafe { &*self.cells(segment).add(index).cast::<Word>() }
     }
@@ -362,8 +371,8 @@ impl Region {
         if count == 0 {
             return Ok(0);
         }
-        let offset = self.header.segments_offset + backed * SEGMENT_BYTES as u64;
-        let bytes = count * SEGMENT_BYTES as u64;
+        let offset = self.header.segment_offset(backed as u32);
+        let bytes = count * self.segment_bytes();
         // SAFETY: offset + bytes lies within the mapping: backed + count <= segment_count.
         let start = unsafe { self.base.add(offset as usize) };
         self.wishes.before_reserve(start, bytes);
@@ -502,8 +511,8 @@ impl Region {
         let mut unused: Vec<u32> = std::iter::from_fn(|| self.free_bits().claim()).collect();
         unused.sort_unstable();
         for run in unused.chunk_by(|&one, &next| one + 1 == next) {
-            let offset = self.header.segments_offset + u64::from(run[0]) * SEGMENT_BYTES as u64;
-            let bytes = (run.len() * SEGMENT_BYTES) as i64;
+            let offset = self.header.segment_offset(run[0]);
+            let bytes = run.len() as i64 * self.segment_bytes() as i64;
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             // SAFETY: an open file and a range of segments that nobody owns or will own: their bits are cleared.
             unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset as i64, bytes) };

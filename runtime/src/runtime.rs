@@ -4,8 +4,8 @@ use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+use std::sync::{Mutex, OnceLock};
 
 use crate::anchors::ClockAnchor;
 use crate::clock;
@@ -15,7 +15,7 @@ use crate::gate::{self, Barrier};
 use crate::header::{HEARTBEAT_OFFSET, Header, Mode, PHASE_OFFSET, Phase, VERSION};
 use crate::identity::{Identity, thread_id};
 use crate::lane::{Fast, Lane, Laneless, laneless};
-use crate::limits::{AHEAD_BYTES, BACK_STEP_BYTES, LANE_COUNT_MAX, SEGMENT_BYTES};
+use crate::limits::{AHEAD_BYTES, BACK_STEP_BYTES, LANE_COUNT_MAX};
 use crate::memory::{self, Memory, MemoryKind, Wishes};
 use crate::record::Kind;
 use crate::region::{self, Region};
@@ -145,7 +145,7 @@ impl Runtime {
     /// Makes the process's runtime: the region, lanes and tables. Not in a callback; allocates and makes system calls.
     ///
     /// # Errors
-    /// [`Status::SessionOpen`] when there is one already, [`Status::NoRegion`] with the reason in the log when the
+    /// [`Status::SessionOpen`] when there is one already, [`Status::BadSetting`], [`Status::NoRegion`] with the reason in the log when the
     /// region can't be made.
     pub fn make_global(
         settings: Settings,
@@ -175,6 +175,9 @@ impl Runtime {
             let text = "stream mode needs a region with a name, to finish the file after a crash: set STRANDLINE_BACKING=dir";
             return Err((Status::BadSetting, text.to_owned()));
         }
+        let segment_bytes = settings
+            .segment_size()
+            .map_err(|error| (Status::BadSetting, error.to_string()))?;
         let identity = Identity::read();
         let (path, made_dir) = match &settings.out {
             _ if settings.backing == Backing::Memfd => (PathBuf::from("a memfd"), None),
@@ -201,15 +204,14 @@ impl Runtime {
         };
         let (file, path) = made.map_err(|error| failed("making the region", &path, error))?;
         let wishes = Wishes::new(&settings, &file);
-        let header = header(&settings, vendor, &identity);
+        let header = header(&settings, segment_bytes, vendor, &identity);
         let made = Region::create(file, path.clone(), header, wishes).and_then(|region| {
             let first = if settings.prefault {
                 settings.budget_bytes
             } else {
                 AHEAD_BYTES.min(settings.budget_bytes)
             };
-            let first = first / SEGMENT_BYTES as u64;
-            region.back(first)?;
+            region.back(first / region.segment_bytes())?;
             Ok(region)
         });
         let region = match made {
@@ -476,8 +478,8 @@ impl Runtime {
 
     /// Backs memory ahead of demand. Not in a callback.
     pub(crate) fn back_ahead(&self) {
-        let ahead = AHEAD_BYTES / SEGMENT_BYTES as u64;
-        let step = BACK_STEP_BYTES / SEGMENT_BYTES as u64;
+        let ahead = AHEAD_BYTES / self.region.segment_bytes();
+        let step = BACK_STEP_BYTES / self.region.segment_bytes();
         while self.region.free_count() + step <= ahead
             && self.region.backed_count() < self.region.segment_count().into()
             && !self.backing_failed()
@@ -598,7 +600,7 @@ impl Runtime {
         let header = self.region.header();
         region::within_file_limit(header.region_bytes)?;
         let (file, path) = region::create_file(path, header.pid)?;
-        let mut bytes = Vec::with_capacity(SEGMENT_BYTES);
+        let mut bytes = Vec::with_capacity(header.segment_bytes as usize);
         let sink = &mut |offset: usize, words: &[u64]| {
             bytes.clear();
             bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
@@ -664,7 +666,7 @@ fn remove_file(settings: &Settings, path: &Path) {
     }
 }
 
-fn header(settings: &Settings, vendor: &Vendor, identity: &Identity) -> Header {
+fn header(settings: &Settings, segment_bytes: u64, vendor: &Vendor, identity: &Identity) -> Header {
     let mut version = env!("CARGO_PKG_VERSION")
         .split('.')
         .map(|part| part.parse::<u32>().unwrap_or(0));
@@ -678,8 +680,9 @@ fn header(settings: &Settings, vendor: &Vendor, identity: &Identity) -> Header {
         // One more, for the facts of threads without a lane.
         lane_count: (settings.lane_count + 1).min(LANE_COUNT_MAX) as u32,
         segment_table_offset: 0,
-        segment_count: (settings.budget_bytes / SEGMENT_BYTES as u64) as u32,
+        segment_count: (settings.budget_bytes / segment_bytes) as u32,
         segments_offset: 0,
+        segment_bytes: segment_bytes as u32,
         mode: settings.mode,
         simulated: vendor.simulated,
         pid: identity.pid,
@@ -702,19 +705,23 @@ fn header(settings: &Settings, vendor: &Vendor, identity: &Identity) -> Header {
     }
 }
 
+/// The process's key: runtimes of tests share it, since there are few.
 fn thread_key() -> Option<libc::pthread_key_t> {
-    let mut key = 0;
-    // SAFETY: `key` is valid for writing; the destructor lives as long as the process.
-    let failed = unsafe { libc::pthread_key_create(&mut key, Some(thread_ended)) };
-    if failed != 0 {
-        return None;
-    }
-    if key >= KEYS_WITHOUT_ALLOCATION {
-        // SAFETY: the key just made.
-        unsafe { libc::pthread_key_delete(key) };
-        return None;
-    }
-    Some(key)
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is valid for writing; the destructor lives as long as the process.
+        let failed = unsafe { libc::pthread_key_create(&mut key, Some(thread_ended)) };
+        if failed != 0 {
+            return None;
+        }
+        if key >= KEYS_WITHOUT_ALLOCATION {
+            // SAFETY: the key just made.
+            unsafe { libc::pthread_key_delete(key) };
+            return None;
+        }
+        Some(key)
+    })
 }
 
 /// Has a forked child find zeros in the control page. Where the kernel refuses (before Linux 4.14), an atfork handler

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::header::Mode;
 use crate::limits::{
-    BUDGET_BYTES_DEFAULT, BUDGET_BYTES_MIN, LANE_COUNT_DEFAULT, LANE_COUNT_MAX, SEGMENT_BYTES,
-    SEGMENT_COUNT_MAX,
+    BUDGET_BYTES_DEFAULT, BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, LANE_COUNT_DEFAULT, LANE_COUNT_MAX,
+    SEGMENT_COUNT_MIN, default_segment_bytes, is_segment_bytes,
 };
 
 /// When sessions open and close.
@@ -76,8 +76,11 @@ pub struct Settings {
     pub mode: Mode,
     /// Who collects, in stream mode.
     pub collector: Collector,
-    /// Memory for segments, bytes.
+    /// Memory for segments, bytes; what is no whole segment is not used.
     pub budget_bytes: u64,
+    /// Bytes of a segment, a power of two from 64 KiB to 1 MiB and at most a sixteenth of the budget; `None`: 256 KiB for a budget
+    /// of 256 MiB or more, else 64 KiB. [`crate::limits`] says what a size costs.
+    pub segment_bytes: Option<u64>,
     /// Back the whole budget at start, not in steps ahead of demand: for programs that make records faster than memory
     /// can be faulted in (about 2 GB/s).
     pub prefault: bool,
@@ -182,18 +185,20 @@ impl Settings {
                 _ => return bad("STRANDLINE_MODE", value, "window, flight or stream"),
             },
         };
-        let most = (SEGMENT_COUNT_MAX * SEGMENT_BYTES) as u64;
         let budget_bytes = match text("STRANDLINE_BUDGET") {
             None => BUDGET_BYTES_DEFAULT,
             Some(value) => match parse_bytes(&value) {
-                Some(bytes) if (BUDGET_BYTES_MIN..=most).contains(&bytes) => bytes,
+                Some(bytes) if (BUDGET_BYTES_MIN..=BUDGET_BYTES_MAX).contains(&bytes) => bytes,
                 _ => {
-                    return bad(
-                        "STRANDLINE_BUDGET",
-                        value,
-                        "bytes from 1M to 64G, with K, M or G",
-                    );
+                    return bad("STRANDLINE_BUDGET", value, BUDGET_EXPECTED);
                 }
+            },
+        };
+        let segment_bytes = match text("STRANDLINE_SEGMENT") {
+            None => None,
+            Some(value) => match parse_bytes(&value) {
+                Some(bytes) if segment_fits(bytes, budget_bytes) => Some(bytes),
+                _ => return bad("STRANDLINE_SEGMENT", value, SEGMENT_EXPECTED),
             },
         };
         let switch = |name: &'static str| match text(name).as_deref() {
@@ -270,7 +275,8 @@ impl Settings {
             start,
             mode,
             collector: Collector::Thread,
-            budget_bytes: budget_bytes / SEGMENT_BYTES as u64 * SEGMENT_BYTES as u64,
+            budget_bytes,
+            segment_bytes,
             prefault,
             huge_pages,
             lock,
@@ -286,7 +292,43 @@ impl Settings {
     }
 }
 
+/// What a budget must be.
+const BUDGET_EXPECTED: &str = "bytes from 1M to 64G, with K, M or G";
+/// What a size of segments must be.
+const SEGMENT_EXPECTED: &str =
+    "64K, 128K, 256K, 512K or 1M, and at most a sixteenth of STRANDLINE_BUDGET";
+
+/// True when segments of that size are legal, and a budget has enough of them.
+fn segment_fits(segment_bytes: u64, budget_bytes: u64) -> bool {
+    is_segment_bytes(segment_bytes) && budget_bytes / segment_bytes >= SEGMENT_COUNT_MIN as u64
+}
+
 impl Settings {
+    /// Bytes of a segment: what was asked for, or what the budget gets.
+    ///
+    /// # Errors
+    /// [`SettingError`] for a budget or a size that cannot be, or a size that the budget has too few of.
+    pub fn segment_size(&self) -> Result<u64, SettingError> {
+        let bad = |name, value: u64, expected| {
+            Err(SettingError {
+                name,
+                value: value.to_string(),
+                expected,
+            })
+        };
+        let budget = self.budget_bytes;
+        if !(BUDGET_BYTES_MIN..=BUDGET_BYTES_MAX).contains(&budget) {
+            return bad("STRANDLINE_BUDGET", budget, BUDGET_EXPECTED);
+        }
+        let bytes = self
+            .segment_bytes
+            .unwrap_or_else(|| default_segment_bytes(budget));
+        if !segment_fits(bytes, budget) {
+            return bad("STRANDLINE_SEGMENT", bytes, SEGMENT_EXPECTED);
+        }
+        Ok(bytes)
+    }
+
     /// True when more is asked of the region's memory than to be there.
     pub(crate) fn wishes_for_memory(&self) -> bool {
         self.huge_pages || self.lock || self.backing != Backing::Dir
@@ -343,6 +385,46 @@ mod tests {
     }
 
     #[test]
+    fn segments_are_as_large_as_was_asked_or_as_the_budget_says() {
+        for (pairs, bytes) in [
+            (&[][..], 256 << 10),
+            (&[("STRANDLINE_BUDGET", "64M")], 64 << 10),
+            (&[("STRANDLINE_BUDGET", "255M")], 64 << 10),
+            (&[("STRANDLINE_BUDGET", "256M")], 256 << 10),
+            (&[("STRANDLINE_SEGMENT", "64K")], 64 << 10),
+            (&[("STRANDLINE_SEGMENT", "524288")], 512 << 10),
+            (
+                &[("STRANDLINE_BUDGET", "16M"), ("STRANDLINE_SEGMENT", "1M")],
+                1 << 20,
+            ),
+        ] {
+            assert_eq!(
+                settings(pairs).unwrap().segment_size(),
+                Ok(bytes),
+                "{pairs:?}"
+            );
+        }
+        let small = [("STRANDLINE_BUDGET", "15M"), ("STRANDLINE_SEGMENT", "1M")];
+        assert_eq!(
+            settings(&small).unwrap_err().to_string(),
+            "STRANDLINE_SEGMENT=\"1M\": expected 64K, 128K, 256K, 512K or 1M, and at most a sixteenth of \
+             STRANDLINE_BUDGET; tracing is off"
+        );
+        // Settings that were changed in code are held to the same.
+        let mut changed = settings(&small[..1]).unwrap();
+        changed.segment_bytes = Some(1 << 20);
+        assert_eq!(
+            changed.segment_size().unwrap_err().name,
+            "STRANDLINE_SEGMENT"
+        );
+        (changed.segment_bytes, changed.budget_bytes) = (None, 1 << 19);
+        assert_eq!(
+            changed.segment_size().unwrap_err().name,
+            "STRANDLINE_BUDGET"
+        );
+    }
+
+    #[test]
     fn a_bad_value_is_named_with_what_would_be_right() {
         for (name, value) in [
             ("STRANDLINE_START", "later"),
@@ -350,6 +432,10 @@ mod tests {
             ("STRANDLINE_BUDGET", "12 apples"),
             ("STRANDLINE_BUDGET", "1K"),
             ("STRANDLINE_BUDGET", "99999999999G"),
+            ("STRANDLINE_SEGMENT", "32K"),
+            ("STRANDLINE_SEGMENT", "96K"),
+            ("STRANDLINE_SEGMENT", "2M"),
+            ("STRANDLINE_SEGMENT", "big"),
             ("STRANDLINE_LANES", "0"),
             ("STRANDLINE_STOP_TIMEOUT_MS", "-1"),
             ("STRANDLINE_RANK", "x"),

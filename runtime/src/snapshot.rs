@@ -14,9 +14,7 @@ use std::io;
 use crate::handover;
 use crate::hash;
 use crate::header::{Header, Mode};
-use crate::limits::{
-    CELL_WORDS, HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_CELLS, SEGMENT_ENTRY_BYTES,
-};
+use crate::limits::{CELL_WORDS, HEADER_BYTES, LANE_BYTES, SEGMENT_ENTRY_BYTES};
 use crate::map::ReadMap;
 use crate::record::{high, pair};
 use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
@@ -147,7 +145,7 @@ fn copy_segment(
     sink: Sink<'_>,
 ) -> io::Result<Copied> {
     let place = entry_offset(header, segment);
-    let start = header.segments_offset as usize + segment as usize * SEGMENT_BYTES;
+    let start = header.segment_offset(segment) as usize;
     let entry = |index: usize| map.word(place + index * 8);
     let (Some(state), Some(committed)) = (entry(word::STATE), entry(word::COMMITTED)) else {
         return Ok(Copied::Nothing);
@@ -167,7 +165,7 @@ fn copy_segment(
             Some(_) => {}
         }
         let copied = handover::copy(state, committed, |committed| {
-            let cells = committed.min(SEGMENT_CELLS as u64) as usize;
+            let cells = (committed as usize).min(header.segment_cells());
             let entry = words(map, place, SEGMENT_ENTRY_BYTES / 8);
             (committed, entry, words(map, start, cells * CELL_WORDS))
         });

@@ -24,7 +24,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::anchors::TickAnchor;
 use crate::handover;
-use crate::limits::{BACK_STEP_BYTES, CELL_WORDS, SEGMENT_BYTES, SEGMENT_CELLS};
+use crate::limits::{BACK_STEP_BYTES, CELL_WORDS};
 use crate::record::{Kind, Record, Records, high};
 use crate::region::Stored;
 use crate::runtime::Runtime;
@@ -229,7 +229,10 @@ impl Subscriber {
         let committed = region
             .entry(segment, word::COMMITTED)
             .load(Ordering::Acquire) as usize;
-        Some((StateWord::unpack(state)?, committed.min(SEGMENT_CELLS)))
+        Some((
+            StateWord::unpack(state)?,
+            committed.min(region.segment_cells()),
+        ))
     }
 
     /// Starts a round: reads all heads, records before facts (S2).
@@ -298,7 +301,7 @@ impl Subscriber {
             .collect();
         let mut first_missed: HashMap<u16, u32> = HashMap::new();
         // What is just being backed may be claimed before it is counted as backed.
-        let backed = region.backed_count() + BACK_STEP_BYTES / SEGMENT_BYTES as u64;
+        let backed = region.backed_count() + BACK_STEP_BYTES / region.segment_bytes();
         for segment in 0..backed.min(self.seen.len() as u64) as u32 {
             let Some((state, _)) = self.head(segment) else {
                 continue;
@@ -322,6 +325,7 @@ impl Subscriber {
 
     /// Notes that a segment was reused, and counts what was not read of it.
     fn follow_generation(&mut self, segment: u32, generation: u32, stored: &Stored) {
+        let segment_cells = self.runtime.region().segment_cells() as u64;
         let seen = &mut self.seen[segment as usize];
         let reuses = generation.wrapping_sub(seen.generation);
         if reuses == 0 {
@@ -329,16 +333,16 @@ impl Subscriber {
         }
         if seen.records && !seen.finished {
             self.lost.segments += 1;
-            self.lost.cells += (SEGMENT_CELLS - seen.cells) as u64;
+            self.lost.cells += segment_cells - seen.cells as u64;
         } else if !seen.records {
             // It came and went between two looks.
             self.lost.segments += 1;
-            self.lost.cells += SEGMENT_CELLS as u64;
+            self.lost.cells += segment_cells;
         }
         let passed = Stored::between(seen.before, stored.before);
         self.lost.records += passed.saturating_sub(seen.handed);
         self.lost.segments += u64::from(reuses - 1);
-        self.lost.cells += u64::from(reuses - 1) * SEGMENT_CELLS as u64;
+        self.lost.cells += u64::from(reuses - 1) * segment_cells;
         *seen = Seen {
             generation,
             before: stored.before,

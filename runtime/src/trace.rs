@@ -17,8 +17,7 @@ use crate::header::{
 };
 use crate::limits::{
     CELL_BYTES, CELL_WORDS, INSIDE_DEPTH, INSIDE_WORDS, LANE_BYTES, LANE_COUNTERS_OFFSET,
-    LANE_INSIDE_OFFSET, LANE_REUSED_OFFSET, SEGMENT_BYTES, SEGMENT_CELLS, SEGMENT_ENTRY_BYTES,
-    SESSION_SLOT_WORDS, SESSION_SLOTS,
+    LANE_INSIDE_OFFSET, LANE_REUSED_OFFSET, SEGMENT_ENTRY_BYTES, SESSION_SLOT_WORDS, SESSION_SLOTS,
 };
 use crate::loss::{LossReason, Losses};
 use crate::map::ReadMap;
@@ -220,7 +219,7 @@ impl Trace {
     }
 
     fn segment_offset(&self, segment: u32) -> usize {
-        self.header.segments_offset as usize + segment as usize * SEGMENT_BYTES
+        self.header.segment_offset(segment) as usize
     }
 
     fn run_words(&self, run: &Run) -> &[u64] {
@@ -271,8 +270,9 @@ impl Trace {
                 self.damage.push(damage(committed, cause));
                 continue;
             }
-            if committed > SEGMENT_CELLS as u64 {
-                let cause = format!("{committed} cells committed, a segment has {SEGMENT_CELLS}");
+            let segment_cells = self.header.segment_cells();
+            if committed > segment_cells as u64 {
+                let cause = format!("{committed} cells committed, a segment has {segment_cells}");
                 self.damage.push(damage(committed, cause));
                 continue;
             }

@@ -61,8 +61,8 @@ fn sizes_are_the_crate_s() {
         ("CELL_BYTES", limits::CELL_BYTES),
         ("CELL_WORDS", limits::CELL_WORDS),
         ("RECORD_CELLS_MAX", limits::RECORD_CELLS_MAX),
-        ("SEGMENT_BYTES", limits::SEGMENT_BYTES),
-        ("SEGMENT_CELLS", limits::SEGMENT_CELLS),
+        ("SEGMENT_BYTES_MIN", limits::SEGMENT_BYTES_MIN),
+        ("SEGMENT_BYTES_MAX", limits::SEGMENT_BYTES_MAX),
         ("SEGMENT_ENTRY_BYTES", limits::SEGMENT_ENTRY_BYTES),
         ("SEGMENT_COUNT_MAX", limits::SEGMENT_COUNT_MAX),
         ("LANE_BYTES", limits::LANE_BYTES),
@@ -115,6 +115,7 @@ fn the_header_lies_where_the_page_says() {
         header.sdk_version,
     ) = (1, 2, 176, 180);
     (header.features_may_ignore, header.mode) = (16, header::Mode::Flight);
+    header.segment_bytes = 128 << 10;
     header.boot_id = *b"0123456789abcdef";
     (header.program, header.host, header.sdk) = ("program".into(), "host".into(), "sdk".into());
     region.session_begin(3, 1).counter(2, 3, Counter::Late, 9);
@@ -134,7 +135,7 @@ fn the_header_lies_where_the_page_says() {
         ("segment_count", 1),
         ("segment_entry_bytes", limits::SEGMENT_ENTRY_BYTES as u64),
         ("segments_offset", header.segments_offset),
-        ("segment_bytes", limits::SEGMENT_BYTES as u64),
+        ("segment_bytes", 128 << 10),
         ("cell_bytes", limits::CELL_BYTES as u64),
         ("mode", 1),
         ("flags", 1),

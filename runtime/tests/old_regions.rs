@@ -14,7 +14,7 @@ use strandline::events::{
     MemoryEvent, Operation,
 };
 use strandline::header::{Header, HeaderError, VERSION};
-use strandline::limits::{CELL_WORDS, HEADER_BYTES, SEGMENT_BYTES, SEGMENT_ENTRY_BYTES};
+use strandline::limits::{CELL_WORDS, HEADER_BYTES, SEGMENT_ENTRY_BYTES};
 use strandline::record::{Kind, StreamKind, domain, label};
 use strandline::settings::Settings;
 use strandline::trace::TraceError;
@@ -368,7 +368,7 @@ fn seal_one(mut bytes: Vec<u8>) -> Vec<u8> {
             continue;
         }
         let cells = word(&bytes, entry + 8);
-        let start = header.segments_offset as usize + segment * SEGMENT_BYTES;
+        let start = header.segment_offset(segment as u32) as usize;
         let words = (0..cells as usize * CELL_WORDS).map(|at| word(&bytes, start + at * 8));
         let sum = strandline::hash::words(words);
         bytes[entry] = 2;

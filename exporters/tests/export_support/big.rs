@@ -12,7 +12,7 @@ use strandline::anchors::ClockAnchor;
 use strandline::builder::Builder;
 use strandline::header::Header;
 use strandline::limits::{
-    CELL_WORDS, HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_CELLS, SEGMENT_ENTRY_BYTES,
+    CELL_BYTES, CELL_WORDS, HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES_MIN, SEGMENT_ENTRY_BYTES,
 };
 use strandline::record::{Kind, domain, head_word, pair};
 use strandline::segment_entry::{SegmentKind, SegmentState, StateWord};
@@ -24,6 +24,9 @@ const DEVICE_LANES: usize = 16;
 const LANES: usize = HOST_LANES + DEVICE_LANES;
 /// Of so many segments of the file one is used: the others are holes.
 const SEGMENT_STRIDE: usize = 4;
+/// As the builder makes them.
+const SEGMENT_BYTES: usize = SEGMENT_BYTES_MIN;
+const SEGMENT_CELLS: usize = SEGMENT_BYTES / CELL_BYTES;
 const LAUNCH: u64 = 214 | (domain::RUNTIME as u64) << 16;
 const KERNELS: u64 = 40;
 

@@ -15,9 +15,7 @@ use strandline::events::{
     Operation,
 };
 use strandline::header::Mode;
-use strandline::limits::{
-    BUDGET_BYTES_MIN, CELL_WORDS, LANE_COUNT_MAX, SEGMENT_BYTES, SEGMENT_COUNT_MAX,
-};
+use strandline::limits::{BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CELL_WORDS, LANE_COUNT_MAX};
 use strandline::record::{Kind, StreamKind, label};
 use strandline::settings::{Settings, Start};
 use strandline::{Runtime, Status, Token, Vendor, clock, embed};
@@ -65,11 +63,10 @@ pub unsafe fn settings(given: &strandline_settings) -> Result<(Settings, Vendor)
         _ => return Err(Status::InvalidArgument),
     }
     if given.budget_bytes != 0 {
-        let most = (SEGMENT_COUNT_MAX * SEGMENT_BYTES) as u64;
-        if !(BUDGET_BYTES_MIN..=most).contains(&given.budget_bytes) {
+        if !(BUDGET_BYTES_MIN..=BUDGET_BYTES_MAX).contains(&given.budget_bytes) {
             return Err(Status::InvalidArgument);
         }
-        settings.budget_bytes = given.budget_bytes / SEGMENT_BYTES as u64 * SEGMENT_BYTES as u64;
+        settings.budget_bytes = given.budget_bytes;
     }
     if given.lane_count != 0 {
         if given.lane_count as usize > LANE_COUNT_MAX {

@@ -20,8 +20,7 @@ use std::path::{Path, PathBuf};
 use crate::hash;
 use crate::header::{FEATURE_STREAM_OUTPUT, Header, PHASE_OFFSET};
 use crate::limits::{
-    CELL_BYTES, CELL_WORDS, HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_CELLS,
-    SEGMENT_COUNT_MAX, SEGMENT_ENTRY_BYTES,
+    CELL_BYTES, CELL_WORDS, HEADER_BYTES, LANE_BYTES, SEGMENT_COUNT_MAX, SEGMENT_ENTRY_BYTES,
 };
 use crate::map::ReadMap;
 use crate::record::high;
@@ -136,7 +135,7 @@ impl OutputFile {
                 place
             }
         };
-        let at = self.header.segments_offset + u64::from(place.index) * SEGMENT_BYTES as u64;
+        let at = self.header.segment_offset(place.index);
         let new = &words[place.cells * CELL_WORDS..];
         self.file
             .write_all_at(bytes_of(new), at + (place.cells * CELL_BYTES) as u64)?;
@@ -163,7 +162,7 @@ impl OutputFile {
                 self.path.display()
             )));
         }
-        let bytes = self.header.region_bytes + SEGMENT_BYTES as u64;
+        let bytes = self.header.segment_offset(index + 1);
         region::within_file_limit(bytes)?;
         self.file.set_len(bytes)?;
         self.header.region_bytes = bytes;
@@ -231,7 +230,7 @@ impl Head {
         (state.state != SegmentState::Free).then_some(Self {
             segment,
             state,
-            cells: (committed as usize).min(SEGMENT_CELLS),
+            cells: (committed as usize).min(region.segment_cells()),
         })
     }
 }
@@ -277,7 +276,10 @@ pub fn finish(region: &Path, output: &Path) -> io::Result<u64> {
     };
     let (_, live, from) = open(region, false)?;
     let (file, known, header) = open(output, true)?;
-    let process = |header: &Header| (header.pid, header.process_start_ns, header.host_hash);
+    let process = |header: &Header| {
+        let process = (header.pid, header.process_start_ns, header.host_hash);
+        (process, header.segment_bytes)
+    };
     if process(&from) != process(&header) || !header.is_stream_output() {
         return Err(io::Error::other(format!(
             "{} is not what {} was streamed to",
@@ -307,17 +309,16 @@ pub fn finish(region: &Path, output: &Path) -> io::Result<u64> {
         header,
     };
     stream.header.segment_count = count;
-    stream.header.region_bytes =
-        stream.header.segments_offset + u64::from(count) * SEGMENT_BYTES as u64;
+    stream.header.region_bytes = stream.header.segment_offset(count);
     let mut brought = 0;
     for segment in 0..from.segment_count {
         let (state, entry) = entry_of(&live, &from, segment);
-        let cells = (entry[word::COMMITTED] as usize).min(SEGMENT_CELLS);
+        let cells = (entry[word::COMMITTED] as usize).min(from.segment_cells());
         let Some(state) = state.filter(|state| state.state != SegmentState::Free && cells > 0)
         else {
             continue;
         };
-        let at = from.segments_offset as usize + segment as usize * SEGMENT_BYTES;
+        let at = from.segment_offset(segment) as usize;
         let words = live.words(at, cells * CELL_WORDS);
         if let Some(&(index, cells, was)) = held.get(&(state.lane, high(entry[word::ORIGIN]))) {
             stream.places.insert(

@@ -14,7 +14,7 @@ use crate::control::SessionState;
 use crate::counters::{Block, Counter};
 use crate::handover;
 use crate::header::Mode;
-use crate::limits::{CELL_WORDS, SEGMENT_CELLS};
+use crate::limits::CELL_WORDS;
 use crate::record::{Kind, high, low, pair};
 use crate::runtime::Runtime;
 use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
@@ -201,7 +201,7 @@ impl Outstanding {
             region.entry(segment, word::STATE),
             region.entry(segment, word::COMMITTED),
             |committed| {
-                (at * CELL_WORDS..(committed as usize).min(SEGMENT_CELLS) * CELL_WORDS)
+                (at * CELL_WORDS..(committed as usize).min(region.segment_cells()) * CELL_WORDS)
                     .map(|index| region.cell_word(segment, index).load(Ordering::Relaxed))
                     .collect::<Vec<u64>>()
             },
@@ -237,11 +237,11 @@ impl Outstanding {
         let committed = region
             .entry(segment, word::COMMITTED)
             .load(Ordering::Acquire) as usize;
-        while at < committed.min(SEGMENT_CELLS) {
+        while at < committed.min(region.segment_cells()) {
             let word = |index: usize| {
                 let index = at * CELL_WORDS + index;
                 // The last record of a damaged segment may claim more cells than there are.
-                if index < SEGMENT_CELLS * CELL_WORDS {
+                if index < region.segment_cells() * CELL_WORDS {
                     region.cell_word(segment, index).load(Ordering::Relaxed)
                 } else {
                     0

@@ -145,7 +145,7 @@ fn what_is_reused_before_it_is_read_is_lost_with_a_count() {
     let mut idle = Subscriber::new(runtime, From::Now);
     mark(runtime, 0);
     assert_eq!(marks(&mut slow).len(), 1);
-    let per_segment = SEGMENT_CELLS as u64;
+    let per_segment = runtime.region().segment_cells() as u64;
     for id in 1..per_segment + 10 {
         mark(runtime, id);
     }

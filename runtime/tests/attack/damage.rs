@@ -7,9 +7,7 @@ use std::path::Path;
 use strandline::Trace;
 use strandline::builder::Builder;
 use strandline::counters::Counter;
-use strandline::limits::{
-    CELL_BYTES, HEADER_BYTES, LANE_BYTES, SEGMENT_BYTES, SEGMENT_ENTRY_BYTES,
-};
+use strandline::limits::{CELL_BYTES, HEADER_BYTES, LANE_BYTES, SEGMENT_ENTRY_BYTES};
 use strandline::record::Kind;
 use strandline::{Proof, SessionEnd, Verdict, Work};
 
@@ -82,7 +80,7 @@ pub fn every_byte_changed_one_at_a_time() -> Outcome {
     // The segment of records is the last one.
     let (entry, segment) = (
         table + (header.segment_count as usize - 1) * SEGMENT_ENTRY_BYTES,
-        segments + (header.segment_count as usize - 1) * SEGMENT_BYTES,
+        header.segment_offset(header.segment_count - 1) as usize,
     );
     let file = File::new();
     std::fs::write(file.path(), &bytes).expect("a file");

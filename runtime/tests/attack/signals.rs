@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use strandline::events::Ids;
-use strandline::limits::{CELL_BYTES, SEGMENT_BYTES, SEGMENT_CELLS};
+use strandline::limits::CELL_BYTES;
 use strandline::loss::LossReason;
 use strandline::record::Kind;
 use strandline::{Runtime, Trace};
@@ -438,10 +438,11 @@ fn fill_segment(runtime: &Runtime, source: u64) {
         .filter(|entry| entry.record.word(3) >> 32 == source)
         .last()
         .expect("the mark");
-    let cells_used = (newest.offset - trace.header().segments_offset) % SEGMENT_BYTES as u64
-        / CELL_BYTES as u64
-        + 1;
-    for at in 0..(2 * SEGMENT_CELLS as u64 - 1 - cells_used) % SEGMENT_CELLS as u64 {
+    let header = trace.header();
+    let segment_cells = header.segment_cells() as u64;
+    let cells_used =
+        (newest.offset - header.segments_offset) / CELL_BYTES as u64 % segment_cells + 1;
+    for at in 0..(2 * segment_cells - 1 - cells_used) % segment_cells {
         work::mark(runtime, number(source, 2 + at));
     }
 }

@@ -348,7 +348,10 @@ pub fn lock_body() -> i32 {
     });
     let memory = runtime.memory();
     // A lane for the facts of threads without one is among the lanes.
-    let tables = 4096 + (64 + 1) * 4096 + 1024 * 128;
+    let trace = runtime.trace().expect("a trace");
+    let segments = u64::from(trace.header().segment_count);
+    drop(trace);
+    let tables = 4096 + (64 + 1) * 4096 + segments * 128;
     let got = memory.locked_bytes.expect("asked for");
     match limit {
         0 => assert_eq!(got, 0),

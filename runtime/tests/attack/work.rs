@@ -6,7 +6,7 @@ use std::path::Path;
 use strandline::events::{CopyEvent, DispatchDone, DispatchIssue, Ids, KernelFact, Operation};
 use strandline::loss::LossReason;
 use strandline::record::{Kind, domain, pair};
-use strandline::settings::Settings;
+use strandline::settings::{Settings, parse_bytes};
 use strandline::{Runtime, Token, Trace, Vendor};
 
 pub const LAUNCH: Operation = Operation {
@@ -14,8 +14,11 @@ pub const LAUNCH: Operation = Operation {
     number: 214,
 };
 
+/// All settings are the tests' own, but for the size of segments: `STRANDLINE_SEGMENT=256K` runs them all with another.
 pub fn settings(path: &Path) -> Settings {
+    let segment = std::env::var("STRANDLINE_SEGMENT").ok();
     let mut settings = Settings::from_lookup(|_| None).expect("defaults");
+    settings.segment_bytes = segment.map(|text| parse_bytes(&text).expect("a size"));
     settings.out = Some(path.to_owned());
     settings.budget_bytes = 64 << 20;
     settings.lane_count = 64;

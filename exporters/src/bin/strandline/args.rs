@@ -245,11 +245,12 @@ pub(crate) struct Sim {
 
 /// Checks a size such as `512M`, and returns it as it was typed.
 fn size(text: &str) -> Result<String, String> {
-    use strandline::limits::{BUDGET_BYTES_MIN, SEGMENT_BYTES, SEGMENT_COUNT_MAX};
-    let most = SEGMENT_BYTES as u64 * SEGMENT_COUNT_MAX as u64;
+    use strandline::limits::{BUDGET_BYTES_MAX, BUDGET_BYTES_MIN};
     match strandline::settings::parse_bytes(text) {
         None => Err("expected bytes, or a number with K, M or G, such as 512M".to_owned()),
-        Some(bytes) if (BUDGET_BYTES_MIN..=most).contains(&bytes) => Ok(text.to_owned()),
+        Some(bytes) if (BUDGET_BYTES_MIN..=BUDGET_BYTES_MAX).contains(&bytes) => {
+            Ok(text.to_owned())
+        }
         Some(_) => Err("expected 1M to 64G".to_owned()),
     }
 }
