@@ -78,6 +78,11 @@ pub trait Peer: Sync {
     /// A record that is not what was appended.
     fn drain(&self, seen: &mut dyn FnMut(usize, u64)) -> Result<(), String>;
 
+    /// Records of one cell that one of its blocks of memory holds: where slow appends are looked for.
+    fn segment_records(&self) -> u64 {
+        1_024
+    }
+
     /// A peer that takes its records itself; nothing is checked through `drain`.
     fn drains_itself(&self) -> bool {
         false
@@ -121,7 +126,7 @@ pub struct Figures {
 }
 
 /// Of single appends, how many per 10,000 took [`SLOW_NS`] more than the median, by where they lie: in the burst, and in
-/// the producer's records where they fill segments of 1,024 and pages of 64. One append may lie in several places.
+/// the producer's records where they fill segments ([`Peer::segment_records`]) and pages of 64. One append may lie in several places.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slow {
     /// All of them.
@@ -276,7 +281,7 @@ pub fn measure<P: Peer>(peer: &P, effort: Effort, scale: Scale) -> Result<Figure
     };
     let first = sequences.clone();
     let (mut singles, mut empty) = singles(peer, &books, &mut sequences, effort.singles)?;
-    figures.slow = slow(&singles, &first, scale);
+    figures.slow = slow(&singles, &first, peer.segment_records(), scale);
     figures.singles = thirds(&mut singles);
     figures.empty = thirds(&mut empty);
     if effort.cold != 0 {
@@ -427,7 +432,7 @@ fn bursts<P: Peer>(
 }
 
 /// Where the slow ones of `samples` lie: those of each producer, from its record `first` on.
-fn slow(samples: &[u32], first: &[u64], scale: Scale) -> Slow {
+fn slow(samples: &[u32], first: &[u64], segment: u64, scale: Scale) -> Slow {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();
     let limit = percentile(&sorted, 0.5) + (SLOW_NS / scale.ns_per_tick) as u32;
@@ -438,8 +443,8 @@ fn slow(samples: &[u32], first: &[u64], scale: Scale) -> Slow {
             let place = first + at;
             let here = [
                 at % BURST < 4,
-                place.is_multiple_of(1_024),
-                (1..=16).contains(&(place % 1_024)),
+                place.is_multiple_of(segment),
+                (1..=16).contains(&(place % segment)),
                 place.is_multiple_of(64),
             ];
             counts[0] += 1;

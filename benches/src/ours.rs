@@ -320,6 +320,10 @@ impl<const CALL: u8> Peer for Ours<CALL> {
         }
     }
 
+    fn segment_records(&self) -> u64 {
+        self.reader.segment_cells() as u64
+    }
+
     fn lost(&self) -> Result<u64, String> {
         self.process
             .runtime
@@ -459,6 +463,10 @@ impl Peer for OursInC {
 
     fn producer(&self, index: usize) -> (&OursInC, u64) {
         (self, index as u64 + 1)
+    }
+
+    fn segment_records(&self) -> u64 {
+        self.reader.segment_cells() as u64
     }
 
     fn drain(&self, seen: &mut dyn FnMut(usize, u64)) -> Result<(), String> {

@@ -80,6 +80,11 @@ impl RegionReader {
         })
     }
 
+    /// Cells of one segment.
+    pub fn segment_cells(&self) -> usize {
+        self.header.segment_cells()
+    }
+
     fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
         // SAFETY: within the mapping and aligned (above); writers write it atomically.

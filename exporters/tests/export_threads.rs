@@ -5,6 +5,7 @@ mod export_support;
 
 use export_support::*;
 use strandline::builder::Builder;
+use strandline::limits::SEGMENT_BYTES_MIN;
 use strandline::loss::{LossReason, Losses};
 use strandline::record::{Kind, api_arg, domain, flag, head_word, pair};
 use strandline::{Proof, SessionEnd, Trace, Verdict, Work};
@@ -14,7 +15,13 @@ const WAIT: u16 = 300;
 
 /// A program that does everything that shows in an export, in `count` rounds. Records lie in any order.
 fn mixed(count: u64, pid: u32) -> Builder {
+    mixed_in(count, pid, SEGMENT_BYTES_MIN)
+}
+
+/// As [`mixed`], in segments of that size.
+fn mixed_in(count: u64, pid: u32, segment_bytes: usize) -> Builder {
     let mut region = region();
+    region.header_mut().segment_bytes = segment_bytes as u32;
     region.header_mut().pid = pid;
     region.operation(domain::RUNTIME, WAIT, "hipStreamSynchronize");
     region.operation(domain::RUNTIME, WAIT + 1, "hipDeviceSynchronize");
@@ -353,5 +360,58 @@ fn an_export_that_fails_in_the_middle_ends_with_all_its_threads() {
             let error = error.unwrap_err().to_string();
             assert!(error.contains("no storage space"), "{error}");
         }
+    }
+}
+
+#[test]
+fn another_size_of_segments_gives_the_same_bytes() {
+    let folder = Folder::new();
+    let words = |trace: &Trace| -> Vec<Vec<u64>> {
+        let entries = trace.entries();
+        entries.map(|entry| entry.record.words().to_vec()).collect()
+    };
+    let mut first = None;
+    for segment_bytes in [64, 128, 256, 1024].map(|kib| kib << 10) {
+        let region = mixed_in(4_000, 4242, segment_bytes);
+        let input = folder.file("in.slt");
+        std::fs::write(&input, region.bytes()).unwrap();
+        let trace = Trace::open(&input).unwrap();
+        assert_eq!(trace.header().segment_bytes as usize, segment_bytes);
+        assert!(trace.cells() > 16_384, "more than one segment of any size");
+        let options = Options {
+            force: true,
+            ..Options::default()
+        };
+        let bytes = ["out.json", "out.json.gz", "out.pftrace"].map(|name| {
+            let path = folder.file(name);
+            export(std::slice::from_ref(&trace), &path, &options).unwrap();
+            std::fs::read(path).unwrap()
+        });
+        let all = words(&trace);
+        // A copy keeps the size, and has the same records; those of one session too.
+        for session in [None, Some(1)] {
+            let path = folder.file("out.slt");
+            let options = Options {
+                force: true,
+                session,
+                ..Options::default()
+            };
+            export(std::slice::from_ref(&trace), &path, &options).unwrap();
+            let copy = Trace::open(&path).unwrap();
+            assert_eq!(copy.damage(), []);
+            assert_eq!(copy.header().segment_bytes as usize, segment_bytes);
+            let mut expected = all.clone();
+            if session.is_some() {
+                // Those of the lane itself belong to none.
+                let of_it = |words: &Vec<u64>| [0, 1].contains(&(words[0] >> 32));
+                expected.retain(of_it);
+            }
+            assert!(words(&copy) == expected, "segments of {segment_bytes}");
+        }
+        let found = (bytes, all);
+        assert!(
+            *first.get_or_insert_with(|| found.clone()) == found,
+            "segments of {segment_bytes}"
+        );
     }
 }

@@ -290,7 +290,7 @@ typedef struct strandline_settings {
     uint32_t mode;
     /// 1 a session from load on, 2 roctx pause and resume, 3 only this API. 0 = 3, unless STRANDLINE_START is set.
     uint32_t start;
-    /// Memory for records, bytes, 1 MiB to 64 GiB; rounded down to 64 KiB.
+    /// Memory for records, bytes, 1 MiB to 64 GiB; what is no whole segment is not used.
     uint64_t budget_bytes;
     /// How long a session that nobody waits for may wait for its proof, ns.
     uint64_t stop_timeout_ns;
@@ -307,6 +307,22 @@ typedef struct strandline_settings {
     uint64_t (*now_ns)(void);
     uint32_t source_version;
     uint32_t reserved2;
+    /// Bytes of a segment: 64, 128, 256, 512 KiB or 1 MiB, and at most a sixteenth of the memory for records. A thread that
+    /// records holds one; the append that changes it is the slow one. Unless STRANDLINE_SEGMENT is set, 0 is 256 KiB for 256 MiB
+    /// or more, else 64 KiB.
+    uint64_t segment_bytes;
+    /// Make all memory at start, not in steps ahead of demand: 1 yes, 2 no.
+    uint32_t prefault;
+    /// Ask for huge pages: 1 yes, 2 no. Best effort; the metadata `strandline.memory` says what was got.
+    uint32_t huge_pages;
+    /// Lock the region in memory: 1 yes, 2 no. Best effort, likewise.
+    uint32_t lock;
+    /// What holds the live region: 1 a file, 2 a memfd, a file without a name that no other process can cut: `out` is then
+    /// written at a clean exit. Not with mode 3 (BAD_SETTING).
+    uint32_t backing;
+    /// Host times: 1 by the TSC where the kernel relies on it, 2 always by CLOCK_MONOTONIC_RAW.
+    uint32_t clock;
+    uint32_t reserved3;
 } strandline_settings;
 
 /* ------------------------------------------------------------------------------------------- whole tool */
@@ -385,7 +401,7 @@ STRANDLINE_API int32_t strandline_session_close(uint64_t session);
 STRANDLINE_API int32_t strandline_session_result(uint64_t session, struct strandline_stop_result *result);
 
 /// Says that nobody needs the records of a session that was accounted for. Its memory is used again once every session in it is
-/// released and no trace of this process is open; `segments` (null or where to write) gets how many segments of 64 KiB were
+/// released and no trace of this process is open; `segments` (null or where to write) gets how many segments were
 /// freed at once, 0 in flight mode, where memory is used again anyway. Errors: NO_SUCH_SESSION (not accounted for, or released
 /// already), INSIDE_CALLBACK, FINALIZING.
 STRANDLINE_API
@@ -419,7 +435,7 @@ STRANDLINE_API extern const uint64_t *const strandline_session_word;
 
 /// Makes the runtime for a source of the program's own. Null settings: all as the environment says. Once in a process; not
 /// together with rocprofiler-sdk. Registers strandline_shutdown for exit.
-/// Errors: ALREADY_THERE, BAD_SETTING, NO_REGION.
+/// Errors: ALREADY_THERE, BAD_SETTING, NO_REGION; INVALID_ARGUMENT for a field that is out of its range.
 STRANDLINE_API
 int32_t strandline_init(const struct strandline_settings *given);
 
@@ -884,7 +900,7 @@ enum strandline_subscribe_flag {
 /// What a subscriber was too slow for.
 typedef struct strandline_lost {
     uint64_t size;
-    /// Segments (64 KiB) that were reused before they were read.
+    /// Segments that were reused before they were read.
     uint64_t segments;
     /// Cells in them that were not read, at most 15 too many for each; a record is 1 to 16 cells.
     uint64_t cells;
@@ -927,7 +943,7 @@ STRANDLINE_API int32_t strandline_subscriber_close(struct strandline_subscriber 
     STRANDLINE_STATIC_ASSERT(sizeof(type) == (bytes), #type);                                                            \
     STRANDLINE_STATIC_ASSERT(offsetof(type, last) == (offset), #type "." #last)
 STRANDLINE_LAYOUT(strandline_stop_result, 96, waited_ns, 88);
-STRANDLINE_LAYOUT(strandline_settings, 88, reserved2, 84);
+STRANDLINE_LAYOUT(strandline_settings, 120, reserved3, 116);
 STRANDLINE_LAYOUT(strandline_agent, 128, reserved, 112);
 STRANDLINE_LAYOUT(strandline_queue, 24, agent, 16);
 STRANDLINE_LAYOUT(strandline_stream, 40, label, 32);

@@ -26,7 +26,7 @@ pub struct strandline_settings {
     pub mode: u32,
     /// 1 a session from load on, 2 roctx pause and resume, 3 only this API. 0 = 3, unless STRANDLINE_START is set.
     pub start: u32,
-    /// Memory for records, bytes, 1 MiB to 64 GiB; rounded down to 64 KiB.
+    /// Memory for records, bytes, 1 MiB to 64 GiB; what is no whole segment is not used.
     pub budget_bytes: u64,
     /// How long a session that nobody waits for may wait for its proof, ns.
     pub stop_timeout_ns: u64,
@@ -43,6 +43,22 @@ pub struct strandline_settings {
     pub now_ns: Option<unsafe extern "C" fn() -> u64>,
     pub source_version: u32,
     pub reserved2: u32,
+    /// Bytes of a segment: 64, 128, 256, 512 KiB or 1 MiB, and at most a sixteenth of the memory for records. A thread that
+    /// records holds one; the append that changes it is the slow one. Unless STRANDLINE_SEGMENT is set, 0 is 256 KiB for 256 MiB
+    /// or more, else 64 KiB.
+    pub segment_bytes: u64,
+    /// Make all memory at start, not in steps ahead of demand: 1 yes, 2 no.
+    pub prefault: u32,
+    /// Ask for huge pages: 1 yes, 2 no. Best effort; the metadata `strandline.memory` says what was got.
+    pub huge_pages: u32,
+    /// Lock the region in memory: 1 yes, 2 no. Best effort, likewise.
+    pub lock: u32,
+    /// What holds the live region: 1 a file, 2 a memfd, a file without a name that no other process can cut: `out` is then
+    /// written at a clean exit. Not with mode 3 (BAD_SETTING).
+    pub backing: u32,
+    /// Host times: 1 by the TSC where the kernel relies on it, 2 always by CLOCK_MONOTONIC_RAW.
+    pub clock: u32,
+    pub reserved3: u32,
 }
 
 /// An agent: a CPU or GPU. `kind` 1 CPU, 2 GPU. `type_index`: its number among the agents of its kind (the device number).
@@ -326,7 +342,7 @@ pub struct strandline_record {
 #[repr(C)]
 pub struct strandline_lost {
     pub size: u64,
-    /// Segments (64 KiB) that were reused before they were read.
+    /// Segments that were reused before they were read.
     pub segments: u64,
     /// Cells in them that were not read, at most 15 too many for each; a record is 1 to 16 cells.
     pub cells: u64,
@@ -384,10 +400,11 @@ layouts! {
         size = 0, verdict = 8, session = 16, issued = 24, recorded = 32, retired_without_record = 40,
         missing = 48, low_watermark = 56, high_watermark = 64, late = 72, lost = 80, waited_ns = 88,
     }
-    strandline_settings, 88 bytes {
+    strandline_settings, 120 bytes (88 at first) {
         size = 0, out = 8, dir = 16, mode = 24, start = 28, budget_bytes = 32, stop_timeout_ns = 40,
         lane_count = 48, flags = 52, rank = 56, reserved = 60, source_name = 64, now_ns = 72, source_version =
-        80, reserved2 = 84,
+        80, reserved2 = 84, segment_bytes = 88, prefault = 96, huge_pages = 100, lock = 104, backing = 108,
+        clock = 112, reserved3 = 116,
     }
     strandline_agent, 128 bytes {
         size = 0, handle = 8, kind = 16, node = 20, logical_node = 24, type_index = 28, name = 32, vendor =

@@ -57,7 +57,7 @@ pub unsafe extern "C" fn strandline_session_result(
 }
 
 /// Says that nobody needs the records of a session that was accounted for. Its memory is used again once every session in it is
-/// released and no trace of this process is open; `segments` (null or where to write) gets how many segments of 64 KiB were
+/// released and no trace of this process is open; `segments` (null or where to write) gets how many segments were
 /// freed at once, 0 in flight mode, where memory is used again anyway. Errors: NO_SUCH_SESSION (not accounted for, or released
 /// already), INSIDE_CALLBACK, FINALIZING.
 ///

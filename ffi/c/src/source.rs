@@ -15,9 +15,11 @@ use strandline::events::{
     Operation,
 };
 use strandline::header::Mode;
-use strandline::limits::{BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CELL_WORDS, LANE_COUNT_MAX};
+use strandline::limits::{
+    BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CELL_WORDS, LANE_COUNT_MAX, is_segment_bytes,
+};
 use strandline::record::{Kind, StreamKind, label};
-use strandline::settings::{Settings, Start};
+use strandline::settings::{Backing, ClockSource, Settings, Start};
 use strandline::{Runtime, Status, Token, Vendor, clock, embed};
 use strandline_rocprofiler::c_api::runtime;
 use strandline_rocprofiler::{own, window};
@@ -80,12 +82,14 @@ pub unsafe fn settings(given: &strandline_settings) -> Result<(Settings, Vendor)
     if given.flags & !(SETTINGS_RANK | SETTINGS_SIMULATED) != 0
         || given.reserved != 0
         || given.reserved2 != 0
+        || given.reserved3 != 0
     {
         return Err(Status::InvalidArgument);
     }
     if given.flags & SETTINGS_RANK != 0 {
         settings.rank = given.rank;
     }
+    memory_and_clock(&mut settings, given)?;
     // SAFETY: null or terminated, as the caller promises.
     let name = unsafe { text(given.source_name) }.unwrap_or(b"a source of the program's own");
     let vendor = Vendor {
@@ -95,6 +99,47 @@ pub unsafe fn settings(given: &strandline_settings) -> Result<(Settings, Vendor)
         description: String::from_utf8_lossy(name).into_owned(),
     };
     Ok((settings, vendor))
+}
+
+/// What the host says of memory and of the clock of host times.
+fn memory_and_clock(settings: &mut Settings, given: &strandline_settings) -> Result<(), Status> {
+    if given.segment_bytes != 0 {
+        if !is_segment_bytes(given.segment_bytes) {
+            return Err(Status::InvalidArgument);
+        }
+        settings.segment_bytes = Some(given.segment_bytes);
+    }
+    // Too few segments: by the host's wish, or by the environment's for a budget that it did not know of.
+    let refused = match given.segment_bytes {
+        0 => Status::BadSetting,
+        _ => Status::InvalidArgument,
+    };
+    settings.segment_size().map_err(|_| refused)?;
+    for (given, setting) in [
+        (given.prefault, &mut settings.prefault),
+        (given.huge_pages, &mut settings.huge_pages),
+        (given.lock, &mut settings.lock),
+    ] {
+        match given {
+            0 => {}
+            1 => *setting = true,
+            2 => *setting = false,
+            _ => return Err(Status::InvalidArgument),
+        }
+    }
+    match given.backing {
+        0 => {}
+        1 => settings.backing = Backing::Dir,
+        2 => settings.backing = Backing::Memfd,
+        _ => return Err(Status::InvalidArgument),
+    }
+    match given.clock {
+        0 => {}
+        1 => settings.clock = ClockSource::Auto,
+        2 => settings.clock = ClockSource::MonotonicRaw,
+        _ => return Err(Status::InvalidArgument),
+    }
+    Ok(())
 }
 
 /// The host's clock, as a number.
@@ -114,7 +159,7 @@ fn now() -> u64 {
 
 /// Makes the runtime for a source of the program's own. Null settings: all as the environment says. Once in a process; not
 /// together with rocprofiler-sdk. Registers strandline_shutdown for exit.
-/// Errors: ALREADY_THERE, BAD_SETTING, NO_REGION.
+/// Errors: ALREADY_THERE, BAD_SETTING, NO_REGION; INVALID_ARGUMENT for a field that is out of its range.
 ///
 /// # Safety
 /// `given` is null or valid as the header says.

@@ -418,6 +418,11 @@ fn what_was_appended_is_read_back() {
 }
 
 #[test]
+fn settings_do_what_they_say_and_an_older_program_has_the_defaults() {
+    run_with_each_compiler("settings", |_| {});
+}
+
+#[test]
 fn a_subscriber_gets_each_record_or_a_count_of_it() {
     run_with_each_compiler("lost", |_| {});
 }
