@@ -343,7 +343,7 @@ mod tests {
         ] {
             assert!(is_segment_bytes(kib << 10));
             assert_eq!((kib << 10) / CELL_BYTES as u64, cells);
-            assert_eq!(LANE_COUNT_DEFAULT as u64 * 2 * kib >> 10, all_lanes_mib);
+            assert_eq!(LANE_COUNT_DEFAULT as u64 * 2 * kib / 1_024, all_lanes_mib);
         }
         for odd in [0, 1, 32 << 10, 96 << 10, (64 << 10) + 64, 2 << 20, 1 << 32] {
             assert!(!is_segment_bytes(odd), "{odd}");
