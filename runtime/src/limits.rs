@@ -11,7 +11,8 @@
 //! segments     = budget / segment, at least 16
 //! tables       = 4 KiB header + lanes * 4 KiB + segments * 128 B      backed and faulted in at load
 //! address space= tables + segments * segment                          mapped once, at load
-//! memory       = tables + what was backed of the segments             32 MiB ahead of demand, in steps of 2 MiB
+//! memory       = tables + what was backed of the segments             32 MiB at load; then 32 MiB ahead of demand, or a segment for
+//!                                                                     each of 256 lanes, to an eighth of the budget; 2 MiB a step
 //! private      = places * 8 B + segments * 24.125 B + lanes * 512 B   ring places: segments, up to a power of two
 //!              + 512 KiB strings + 256 KiB streams + 128 KiB          tables of what was announced
 //!              + 8 MiB address space                                  one bit for each of the newest 64 M retired ids
@@ -26,7 +27,7 @@
 //! | 64 GiB (most) | 256 KiB | 4,096 | 262,144 | 48 MiB | 64.0 GiB | 80 MiB | 19 MiB |
 //! | 64 GiB (most) | 64 KiB | 4,096 | 1,048,576 | 144 MiB | 64.1 GiB | 176 MiB | 43 MiB |
 //!
-//! [`default_segment_bytes`], [`tables_bytes`], [`region_bytes`] and [`private_bytes`] are this arithmetic. Private memory is of
+//! [`default_segment_bytes`], [`ahead_bytes`], [`tables_bytes`], [`region_bytes`] and [`private_bytes`] are this arithmetic. Private memory is of
 //! that size at most: the bits of retired ids are used as ids come. Readers that map the region add nothing; flight mode's readers
 //! copy what is published.
 //!
@@ -35,15 +36,15 @@
 //! The append that changes its lane's segment is the dear one. A thread that makes three records holds a whole segment, and so
 //! does a thread that announces three facts:
 //!
-//! | segment | records of one cell | one change in | all 256 lanes with records and facts | threads that can begin at once |
-//! |---|---|---|---|---|
-//! | 64 KiB | 1,024 | 1,024 | 32 MiB | 479 |
-//! | 128 KiB | 2,048 | 2,048 | 64 MiB | 239 |
-//! | 256 KiB | 4,096 | 4,096 | 128 MiB | 119 |
-//! | 1 MiB | 16,384 | 16,384 | 512 MiB | 29 |
+//! | segment | records of one cell | one change in | all 256 lanes with records and facts | threads that can begin at once: at load | later, budget 512 MiB |
+//! |---|---|---|---|---|---|
+//! | 64 KiB | 1,024 | 1,024 | 32 MiB | 479 | 479 |
+//! | 128 KiB | 2,048 | 2,048 | 64 MiB | 239 | 239 |
+//! | 256 KiB | 4,096 | 4,096 | 128 MiB | 119 | 239 |
+//! | 1 MiB | 16,384 | 16,384 | 512 MiB | 29 | 59 |
 //!
-//! The last column is of a budget from 32 MiB on: the memory that is kept ahead of demand, less what records leave to facts of
-//! it. A thread that finds none is refused until the housekeeper has made more, 2 MiB in about a millisecond, and what it made is
+//! The last columns are of a budget from 32 MiB on: the memory that is kept ahead of demand ([`ahead_bytes`]), less what records
+//! leave to facts of it. A thread that finds none is refused until the housekeeper has made more, 2 MiB in about a millisecond, and what it made is
 //! counted; a program that starts more threads than that within a millisecond takes smaller segments or has all memory made at
 //! load ([`crate::settings::Settings::prefault`]).
 //!
@@ -150,7 +151,7 @@ pub const BUDGET_BYTES_MIN: u64 = 1 << 20;
 pub const BUDGET_BYTES_MAX: u64 = (SEGMENT_COUNT_MAX * SEGMENT_BYTES_MIN) as u64;
 /// Most free segments that records leave to facts in window and stream mode: each lane that says something takes one.
 pub const FACTS_SHARE_MAX: u64 = 64;
-/// Memory kept backed and faulted in ahead of demand, bytes.
+/// Least memory kept backed and faulted in ahead of demand, bytes; and what is made at load.
 pub const AHEAD_BYTES: u64 = 32 << 20;
 /// What is backed in one go, bytes: small enough that segments come free again while the rest is still being made.
 pub const BACK_STEP_BYTES: u64 = 2 << 20;
@@ -221,6 +222,20 @@ pub const fn default_segment_bytes(budget_bytes: u64) -> u64 {
         SEGMENT_BYTES_LARGE as u64
     } else {
         SEGMENT_BYTES_MIN as u64
+    }
+}
+
+/// Memory kept backed and faulted in ahead of demand, bytes: a segment for each lane of a usual region where that is not more
+/// than an eighth of the budget, so that as many threads can begin at once. At load it is [`AHEAD_BYTES`], the rest is made
+/// after it.
+pub const fn ahead_bytes(budget_bytes: u64, segment_bytes: u64) -> u64 {
+    let lanes = LANE_COUNT_DEFAULT as u64 * segment_bytes;
+    let share = budget_bytes / 8;
+    let wanted = if lanes < share { lanes } else { share };
+    if wanted > AHEAD_BYTES {
+        wanted - wanted % BACK_STEP_BYTES
+    } else {
+        AHEAD_BYTES
     }
 }
 
@@ -344,6 +359,18 @@ mod tests {
             assert!(is_segment_bytes(kib << 10));
             assert_eq!((kib << 10) / CELL_BYTES as u64, cells);
             assert_eq!(LANE_COUNT_DEFAULT as u64 * 2 * kib / 1_024, all_lanes_mib);
+        }
+        for (budget, kib, ahead_mib) in [
+            (BUDGET_BYTES_MIN, 64, 32),
+            (BUDGET_BYTES_DEFAULT, 64, 32),
+            (BUDGET_BYTES_DEFAULT, 128, 32),
+            (256 << 20, 256, 32),
+            (300 << 20, 256, 36),
+            (BUDGET_BYTES_DEFAULT, 256, 64),
+            (BUDGET_BYTES_DEFAULT, 1_024, 64),
+            (BUDGET_BYTES_MAX, 1_024, 256),
+        ] {
+            assert_eq!(ahead_bytes(budget, kib << 10), ahead_mib << 20);
         }
         for odd in [0, 1, 32 << 10, 96 << 10, (64 << 10) + 64, 2 << 20, 1 << 32] {
             assert!(!is_segment_bytes(odd), "{odd}");

@@ -15,7 +15,7 @@ use crate::gate::{self, Barrier};
 use crate::header::{HEARTBEAT_OFFSET, Header, Mode, PHASE_OFFSET, Phase, VERSION};
 use crate::identity::{Identity, thread_id};
 use crate::lane::{Fast, Lane, Laneless, laneless};
-use crate::limits::{AHEAD_BYTES, BACK_STEP_BYTES, LANE_COUNT_MAX};
+use crate::limits::{AHEAD_BYTES, BACK_STEP_BYTES, LANE_COUNT_MAX, ahead_bytes};
 use crate::memory::{self, Memory, MemoryKind, Wishes};
 use crate::record::Kind;
 use crate::region::{self, Region};
@@ -478,8 +478,10 @@ impl Runtime {
 
     /// Backs memory ahead of demand. Not in a callback.
     pub(crate) fn back_ahead(&self) {
-        let ahead = AHEAD_BYTES / self.region.segment_bytes();
-        let step = BACK_STEP_BYTES / self.region.segment_bytes();
+        let segment_bytes = self.region.segment_bytes();
+        let budget_bytes = u64::from(self.region.segment_count()) * segment_bytes;
+        let ahead = ahead_bytes(budget_bytes, segment_bytes) / segment_bytes;
+        let step = BACK_STEP_BYTES / segment_bytes;
         while self.region.free_count() + step <= ahead
             && self.region.backed_count() < self.region.segment_count().into()
             && !self.backing_failed()

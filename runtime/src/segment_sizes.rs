@@ -259,13 +259,26 @@ fn a_stream_to_the_host_and_to_a_file_has_each_record_once() {
     }
 }
 
-/// `limits` has these figures.
+/// `limits` has these figures: at load, and later with the default budget.
 #[test]
 fn so_many_threads_can_begin_at_once() {
-    for (segment_bytes, threads) in SIZES.into_iter().zip([479, 239, 119, 29]) {
-        let (runtime, folder) = runtime(segment_bytes, (64 << 20) / segment_bytes, |settings| {
+    let at_load = SIZES
+        .into_iter()
+        .zip([479, 239, 119, 29])
+        .map(|row| (row, 64, false));
+    let later = SIZES
+        .into_iter()
+        .zip([479, 239, 239, 59])
+        .map(|row| (row, 512, true));
+    for ((segment_bytes, threads), budget_mib, backed_ahead) in at_load.chain(later) {
+        let segments = (budget_mib << 20) / segment_bytes;
+        let (runtime, folder) = runtime(segment_bytes, segments, |settings| {
             settings.lane_count = 2 * LANE_COUNT_DEFAULT;
         });
+        if backed_ahead {
+            // The housekeeper's first look, in a runtime that has none.
+            runtime.back_ahead();
+        }
         let session = runtime.session_open().unwrap();
         // Announces the name, and has a segment of records.
         mark(runtime, 1);
