@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::arguments::Arguments;
 use crate::clock::{self, Scale, median};
 use crate::driver::{self, Effort, Figures, Peer, Shape};
+use crate::floor::Floor;
 use crate::ours::{self, Ours, OursInC, Process, Streamed};
 use crate::queues::{ArrayQueue, CrossbeamChannel, RowStore, Rtrb, Shared, SharedPeer, StdChannel};
 #[cfg(feature = "tracy")]
@@ -113,6 +114,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     }
     if arguments.wants("strandline") {
         jobs.push(("strandline/no-session", Vec::new()));
+        for timestamps in 0..=2 {
+            jobs.push(("floor", vec![timestamps.to_string()]));
+        }
     }
     for peer in ["strandline", "rtrb"] {
         if arguments.wants(peer) {
@@ -209,6 +213,7 @@ pub fn child(arguments: &Arguments) -> Result<(), String> {
     };
     match &words[..] {
         ["strandline/no-session"] => no_session(arguments, scale),
+        ["floor", timestamps] => floor_row(number(timestamps)?, arguments, scale),
         [peer, "sustained", producers] => sustained_row(peer, number(producers)?, arguments, scale),
         [peer, "consumer", producers] => consumer_row(peer, number(producers)?, arguments, scale),
         [peer, producers, timestamps, cells] => {
@@ -218,7 +223,7 @@ pub fn child(arguments: &Arguments) -> Result<(), String> {
             };
             let effort = effort(number(producers)?, arguments);
             let figures = figures(peer, shape, effort, scale)?;
-            print_rows(peer, shape, effort.producers, &figures, scale);
+            print_rows(peer, shape, effort.producers, &figures);
             Ok(())
         }
         _ => Err("append-child: expected a peer and its row".to_owned()),
@@ -348,11 +353,11 @@ fn figures(peer: &str, shape: Shape, effort: Effort, scale: Scale) -> Result<Fig
     }
 }
 
-fn print_rows(peer: &str, shape: Shape, producers: usize, figures: &Figures, scale: Scale) {
+fn print_rows(peer: &str, shape: Shape, producers: usize, figures: &Figures) {
     let [p50, p99, p999] = figures.singles;
     let [empty_p50, empty_p99, empty_p999] = figures.empty;
     let Shape { timestamps, cells } = shape;
-    let (ns_mean, rdtsc_ns) = (figures.ns_mean, scale.rdtsc_ns);
+    let (ns_mean, rdtsc_ns) = (figures.ns_mean, figures.rdtsc_ns);
     let records_per_s = producers as f64 / ns_mean * 1e9;
     println!(
         "{{\"peer\":\"{peer}\",\"producers\":{producers},\"timestamps\":{timestamps},\"cells\":{cells},\
@@ -370,12 +375,30 @@ fn print_rows(peer: &str, shape: Shape, producers: usize, figures: &Figures, sca
         figures.slow.page,
         figures.slow.elsewhere,
     );
-    if let Some((cold, empty)) = figures.cold {
-        println!(
-            "{{\"peer\":\"{peer}/cold\",\"producers\":{producers},\"timestamps\":{timestamps},\"cells\":{cells},\
-             \"p50\":{cold:.1},\"empty_p50\":{empty:.1},\"rdtsc_ns\":{rdtsc_ns:.2}}}"
-        );
+    if let Some(cold) = figures.cold {
+        print_cold(peer, shape, cold, rdtsc_ns);
     }
+}
+
+fn print_cold(peer: &str, shape: Shape, (cold, empty): (f64, f64), rdtsc_ns: f64) {
+    let Shape { timestamps, cells } = shape;
+    println!(
+        "{{\"peer\":\"{peer}/cold\",\"producers\":1,\"timestamps\":{timestamps},\"cells\":{cells},\
+         \"p50\":{cold:.1},\"empty_p50\":{empty:.1},\"rdtsc_ns\":{rdtsc_ns:.2}}}"
+    );
+}
+
+/// What a test that may be off, and the readings of the clock behind it, cost cold: no append costs less.
+fn floor_row(timestamps: usize, arguments: &Arguments, scale: Scale) -> Result<(), String> {
+    let count = effort(1, arguments).cold;
+    let cold = match timestamps {
+        0 => driver::cold_alone(&Floor::<0>::default(), count, scale)?,
+        1 => driver::cold_alone(&Floor::<1>::default(), count, scale)?,
+        _ => driver::cold_alone(&Floor::<2>::default(), count, scale)?,
+    };
+    let cells = 0;
+    print_cold("floor", Shape { timestamps, cells }, cold, scale.rdtsc_ns);
+    Ok(())
 }
 
 /// What an append costs while no session is open: inlined, and as a call.

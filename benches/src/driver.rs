@@ -3,7 +3,8 @@
 //! A burst is 256 appends, timed as a whole with two readings of the TSC. Between bursts a producer waits until the
 //! consumer has seen the burst, and at least [`GAP_US`]: so no peer is ever full, none is polled hot, and what is timed
 //! is the append alone. A figure is the mean over all bursts of all producers, except those in which the kernel took the
-//! core away ([`PREEMPTED_NS`]; their number is given), and of the repetitions the median.
+//! core away ([`PREEMPTED_NS`]; their number is given), and of the repetitions the median. R, the cost of one reading of the
+//! clock, is measured by the same threads after each burst: processors change their speed, also under the same row.
 //!
 //! Single appends are timed one by one in a second pass, beside the same loop without an append: two readings of the TSC
 //! with nothing between them.
@@ -26,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const WARM_BURSTS: usize = 40;
 /// Records that a producer at full speed may be ahead of the consumer.
 pub const AHEAD: u64 = 1 << 13;
+/// Readings of the clock after each burst.
+const READINGS: u64 = 64;
 /// What is walked before each cold append.
 const COLD_BYTES: usize = 4 << 20;
 
@@ -111,6 +114,8 @@ pub trait Peer: Sync {
 pub struct Figures {
     /// Mean of one append in bursts.
     pub ns_mean: f64,
+    /// R: mean of one reading of the clock, by the same threads between the bursts.
+    pub rdtsc_ns: f64,
     /// Percentiles of single appends, with the two readings around them: 50, 99, 99.9.
     pub singles: [f64; 3],
     /// The same of nothing between the two readings.
@@ -249,7 +254,7 @@ impl Books {
 pub fn measure<P: Peer>(peer: &P, effort: Effort, scale: Scale) -> Result<Figures, String> {
     let mut sequences = vec![0u64; effort.producers];
     let books = Books::new(effort.producers);
-    let mut means = Vec::new();
+    let (mut means, mut readings) = (Vec::new(), Vec::new());
     let mut preempted = 0;
     // One round first that is checked and not counted: behaviour before time.
     for repetition in 0..=effort.repetitions {
@@ -262,16 +267,18 @@ pub fn measure<P: Peer>(peer: &P, effort: Effort, scale: Scale) -> Result<Figure
         } else {
             effort
         };
-        let bursts =
+        let (bursts, read) =
             bursts(peer, &books, &mut sequences, effort).map_err(|why| with_lost(peer, why))?;
         if repetition != 0 {
             let (mean, dropped) = mean_burst(bursts, scale);
             means.push(mean / BURST as f64);
             preempted += dropped;
+            readings.push(mean_burst(read, scale).0 / READINGS as f64);
         }
     }
     let mut figures = Figures {
         ns_mean: median(means),
+        rdtsc_ns: median(readings),
         preempted,
         ..Figures::default()
     };
@@ -396,18 +403,19 @@ fn pause(producers: usize) {
     }
 }
 
-/// Ticks of each burst of all producers.
+/// Ticks of each burst of all producers, and of [`READINGS`] readings of the clock after each.
 fn bursts<P: Peer>(
     peer: &P,
     books: &Books,
     sequences: &mut [u64],
     effort: Effort,
-) -> Result<Vec<u32>, String> {
+) -> Result<(Vec<u32>, Vec<u32>), String> {
     let waits = !peer.drains_itself();
     let producers = sequences.len();
     let made = with_consumer(peer, books, sequences, |index, producer, sequence| {
         let until = Instant::now() + Duration::from_secs_f64(effort.seconds);
         let mut bursts = Vec::with_capacity(effort.bursts);
+        let mut readings = Vec::with_capacity(effort.bursts);
         while Instant::now() < until && bursts.len() < effort.bursts {
             let first = clock::ticks();
             let mut stored = true;
@@ -420,15 +428,22 @@ fn bursts<P: Peer>(
                 return Err("an append found no room".to_owned());
             }
             bursts.push(took.min(u32::MAX.into()) as u32);
+            let first = clock::ticks();
+            for _ in 0..READINGS {
+                std::hint::black_box(clock::ticks());
+            }
+            let took = clock::ticks() - first;
+            readings.push(took.min(u32::MAX.into()) as u32);
             pause(producers);
             if waits && !wait_until_seen(books, index, *sequence) {
                 return Err("the consumer never saw a burst".to_owned());
             }
         }
-        Ok(bursts)
+        Ok((bursts, readings))
     })?;
-    let made: Result<Vec<_>, String> = made.into_iter().collect();
-    Ok(made?.concat())
+    let made: Result<(Vec<_>, Vec<_>), String> = made.into_iter().collect();
+    let (bursts, readings) = made?;
+    Ok((bursts.concat(), readings.concat()))
 }
 
 /// Where the slow ones of `samples` lie: those of each producer, from its record `first` on.
@@ -500,6 +515,19 @@ fn singles<P: Peer>(
     })?;
     let (samples, empty): (Vec<_>, Vec<_>) = made.into_iter().unzip();
     Ok((samples.concat(), empty.concat()))
+}
+
+/// Only the cold row: median of a call after 4 MiB were walked, and of nothing after the same walk, ns.
+///
+/// # Errors
+/// As [`measure`].
+pub fn cold_alone(peer: &impl Peer, count: usize, scale: Scale) -> Result<(f64, f64), String> {
+    let (mut cold, mut empty) = cold(peer, &Books::new(1), &mut [0], count)?;
+    let median = |samples: &mut Vec<u32>| {
+        samples.sort_unstable();
+        f64::from(percentile(samples, 0.5)) * scale.ns_per_tick
+    };
+    Ok((median(&mut cold), median(&mut empty)))
 }
 
 /// As `singles`, with 4 MiB walked before each; the first producer only.

@@ -21,6 +21,7 @@ mod consumer;
 mod cxx;
 mod driver;
 mod export;
+mod floor;
 mod instructions;
 mod lttng;
 mod ours;

@@ -64,8 +64,13 @@ fn every_peer_hands_over_every_record() {
     }
     for row in [
         "strandline/cold",
+        "floor/cold",
         "strandline/no-session",
         "strandline/sustained",
+        "rtrb/sustained",
+        "strandline/consumer",
+        "strandline-pairs/consumer",
+        "rtrb/consumer",
     ] {
         assert!(rows.iter().any(|known| known["peer"] == row), "no {row}");
     }
