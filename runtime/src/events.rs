@@ -292,7 +292,16 @@ impl Runtime {
         }
         // A spread of the id, not its low bits: those follow a loop's own period.
         if ids.correlation.wrapping_mul(SAMPLE_SPREAD) >> SAMPLE_SHIFT == 0 {
-            return self.api_exit_sampled(token, operation, &ids, return_value, arguments);
+            return self.api_exit_sampled(
+                token,
+                operation,
+                ids.correlation,
+                ids.ancestor,
+                ids.external,
+                ids.thread,
+                return_value,
+                arguments,
+            );
         }
         self.api_exit_unsampled(token, operation, ids, return_value, arguments);
     }
@@ -300,16 +309,29 @@ impl Runtime {
     /// One call's append, timed: what tracing costs is in the trace itself.
     #[cold]
     #[inline(never)]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "in registers: ids by reference are written to memory on the fast way as well"
+    )]
     fn api_exit_sampled(
         &self,
         token: Token,
         operation: Operation,
-        ids: &Ids,
+        correlation: u64,
+        ancestor: u64,
+        external: u64,
+        thread: u32,
         return_value: i32,
         arguments: Option<&ApiArgs>,
     ) {
+        let ids = Ids {
+            correlation,
+            ancestor,
+            external,
+            thread,
+        };
         let start = clock::ticks();
-        self.api_exit_unsampled(token, operation, Ids { ..*ids }, return_value, arguments);
+        self.api_exit_unsampled(token, operation, ids, return_value, arguments);
         let end = clock::ticks();
         let session = self.control().expand(token.session());
         let inside = inside!(self, session);
@@ -336,9 +358,16 @@ impl Runtime {
             Some(_) => self.api_exit_fast::<2>(token, operation, ids, return_value, arguments),
         };
         if done.is_none() {
-            // A copy made here, so that the fast way need not have its ids in memory.
-            let ids = Ids { ..ids };
-            self.api_exit_long(token, operation, &ids, return_value, arguments);
+            self.api_exit_long(
+                token,
+                operation,
+                ids.correlation,
+                ids.ancestor,
+                ids.external,
+                ids.thread,
+                return_value,
+                arguments,
+            );
         }
     }
 
@@ -387,14 +416,24 @@ impl Runtime {
 
     #[cold]
     #[inline(never)]
+    #[allow(clippy::too_many_arguments, reason = "as `api_exit_sampled`")]
     fn api_exit_long(
         &self,
         token: Token,
         operation: Operation,
-        ids: &Ids,
+        correlation: u64,
+        ancestor: u64,
+        external: u64,
+        thread: u32,
         return_value: i32,
         arguments: Option<&ApiArgs>,
     ) {
+        let ids = Ids {
+            correlation,
+            ancestor,
+            external,
+            thread,
+        };
         let session = self.control().expand(token.session());
         let inside = inside!(self, session);
         let stream = inside.call_stream();
