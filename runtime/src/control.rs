@@ -41,12 +41,104 @@ pub struct Control {
 }
 
 /// The process's control page. All zero until the runtime is armed.
+///
+/// On x86-64 it is an assembler symbol of its own, as the thread-local words are (`tls`), so that appends reach it from
+/// the instruction pointer. A Rust static is reached through the GOT where the linker does not know better: one more
+/// line that may miss the cache before every test, and what stands behind it waits for both (docs/benchmarks.md, "cold").
+/// The symbol is hidden: each shared library that contains this crate has its own page.
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod page {
+    use super::Control;
+    use std::arch::{asm, global_asm};
+    use std::mem::offset_of;
+
+    global_asm!(
+        ".pushsection .bss.strandline_control,\"aw\",@nobits",
+        ".hidden strandline_control",
+        ".globl strandline_control",
+        ".type strandline_control, @object",
+        ".size strandline_control, {bytes}",
+        ".p2align 12",
+        "strandline_control:",
+        ".zero {bytes}",
+        ".popsection",
+        bytes = const size_of::<Control>(),
+    );
+
+    unsafe extern "C" {
+        static strandline_control: Control;
+    }
+
+    /// The process's page.
+    #[inline(always)]
+    pub(crate) fn process() -> &'static Control {
+        let page: *const Control;
+        // SAFETY: the address of the symbol above; touches nothing.
+        unsafe {
+            asm!(
+                "lea {page}, [rip + strandline_control]",
+                page = out(reg) page,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        // SAFETY: the symbol is as large and as aligned as a `Control` and there as long as the process; zeros are one,
+        // and all its words are atomics.
+        unsafe { &*page }
+    }
+
+    /// As `process().session_word()`, in one load.
+    #[inline(always)]
+    pub(crate) fn process_session() -> u64 {
+        let session: u64;
+        // ORD(inside): Relaxed, as `Control::session_word`: an aligned load of 8 bytes is atomic on x86-64. Not `nomem`, so
+        // the gate's compiler fence holds it back.
+        // SAFETY: reads a word of the symbol above.
+        unsafe {
+            asm!(
+                "mov {session}, qword ptr [rip + strandline_control + {offset}]",
+                session = out(reg) session,
+                offset = const offset_of!(Control, session),
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        session
+    }
+
+    /// Where the session word lies.
+    pub(crate) const fn session_place() -> *const u64 {
+        // SAFETY: only the address is taken.
+        unsafe { (&raw const strandline_control.session).cast() }
+    }
+}
+
+/// The same as a static, where there is no assembler form.
+#[cfg(not(any(target_arch = "x86_64", loom)))]
+mod page {
+    use super::Control;
+
+    static CONTROL: Control = Control::new();
+
+    #[inline(always)]
+    pub(crate) fn process() -> &'static Control {
+        &CONTROL
+    }
+
+    #[inline(always)]
+    pub(crate) fn process_session() -> u64 {
+        CONTROL.session_word()
+    }
+
+    pub(crate) const fn session_place() -> *const u64 {
+        (&raw const CONTROL.session).cast()
+    }
+}
+
 #[cfg(not(loom))]
-pub static CONTROL: Control = Control::new();
+pub(crate) use page::{process, process_session, session_place};
 
 impl Control {
-    /// A page that is not armed.
-    #[cfg(not(loom))]
+    /// A page that is not armed: of the process where it is a static, and of a test.
+    #[cfg(all(not(loom), any(test, not(target_arch = "x86_64"))))]
     #[allow(clippy::declare_interior_mutable_const, reason = "array initialiser")]
     pub(crate) const fn new() -> Self {
         const ZERO: Word = Word::new(0);

@@ -12,7 +12,7 @@
 use std::sync::OnceLock;
 
 use crate::clock;
-use crate::control::{CONTROL, Token};
+use crate::control::{self, Token};
 use crate::counters::Counter;
 use crate::record::{Kind, head_word, pair};
 use crate::runtime::Runtime;
@@ -35,7 +35,7 @@ struct Stacks {
 /// Where the number of the open session lies, 0 = none: 8 bytes, aligned, written atomically, there as long as the
 /// process. A forked child reads 0.
 pub const fn session_word() -> *const u64 {
-    (&raw const CONTROL.session).cast()
+    control::session_place()
 }
 
 extern "C" fn thread_ended(stacks: *mut libc::c_void) {
@@ -64,7 +64,7 @@ fn stacks() -> *mut Stacks {
 /// True while the process's runtime accepts appends, and no session is open: then an append has nothing to do.
 #[inline]
 pub fn is_quiet() -> bool {
-    CONTROL.open_session() == 0 && CONTROL.barrier().is_some()
+    control::process_session() == 0 && control::process().barrier().is_some()
 }
 
 /// Pushes an external id on the calling thread.
@@ -148,7 +148,7 @@ impl Runtime {
     /// Once a call, next to [`Runtime::api_enter`].
     #[inline]
     pub fn external_ids(&self, correlation: u64) {
-        if self.control().open_session() != 0 && !stacks().is_null() {
+        if self.session_now() != 0 && !stacks().is_null() {
             self.external_ids_cold(correlation);
         }
     }

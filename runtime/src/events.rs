@@ -246,7 +246,7 @@ impl Runtime {
     /// An API call begins. `stream` is the stream that the call names (a number from [`Runtime::stream`]), 0 = none.
     #[inline(always)]
     pub fn api_enter(&self, operation: Operation, ids: Ids, stream: u32) -> Token {
-        if self.control().open_session() == 0 {
+        if self.session_now() == 0 {
             return Token::NONE;
         }
         let ticks = clock::early_tsc();
@@ -263,7 +263,7 @@ impl Runtime {
     #[inline(never)]
     fn api_enter_long(&self, operation: Operation, correlation: u64, stream: u32) -> Token {
         let inside = inside!(self, 0, else Token::NONE);
-        let session = self.control().open_session();
+        let session = self.session_now();
         if session == 0 {
             return Token::NONE;
         }
@@ -484,7 +484,7 @@ impl Runtime {
     /// A dispatch is issued on the calling thread. Its stream is that of the call that the thread is inside of.
     #[inline(always)]
     pub fn dispatch_issue(&self, issue: &DispatchIssue) -> Token {
-        if self.control().open_session() == 0 {
+        if self.session_now() == 0 {
             return Token::NONE;
         }
         let ticks = clock::early_tsc();
@@ -509,7 +509,7 @@ impl Runtime {
         // The SDK's thread id is that of the correlation id, which may be another thread's (facts E.6): the lane is
         // the calling thread's own.
         let inside = inside!(self, 0, else self.issued_without_lane(Laneless::DispatchIssued));
-        let session = self.control().open_session();
+        let session = self.session_now();
         if session == 0 {
             return Token::NONE;
         }
@@ -572,11 +572,11 @@ impl Runtime {
     /// A copy is issued on the calling thread.
     #[inline]
     pub fn copy_issue(&self, copy: &CopyEvent) -> Token {
-        if self.control().open_session() == 0 {
+        if self.session_now() == 0 {
             return Token::NONE;
         }
         let inside = inside!(self, 0, else self.issued_without_lane(Laneless::CopyIssued));
-        let session = self.control().open_session();
+        let session = self.session_now();
         if session == 0 {
             return Token::NONE;
         }
@@ -655,7 +655,7 @@ impl Runtime {
     /// completion still belongs to the session.
     #[cold]
     fn issued_without_lane(&self, what: Laneless) -> Token {
-        let session = self.control().open_session();
+        let session = self.session_now();
         if session == 0 || self.control().barrier().is_none() {
             return Token::NONE;
         }
@@ -675,7 +675,7 @@ impl Runtime {
     /// now, and 48 bits of the caller's.
     #[inline]
     pub fn token(&self, payload: u64) -> Token {
-        match self.control().open_session() {
+        match self.session_now() {
             0 => Token::NONE,
             session => Token::new(session, payload),
         }
@@ -734,7 +734,7 @@ impl Runtime {
     pub fn range_push(&self, ids: Ids, name: &[u8]) {
         // Pushed without a session, a range still counts for the nesting, so that pops match.
         let inside = inside!(self, 0);
-        let session = self.control().open_session();
+        let session = self.session_now();
         let name = if session == 0 {
             0
         } else {
@@ -781,7 +781,7 @@ impl Runtime {
     /// ([`Runtime::intern`]); `correlation` and `ancestor` join it to other records, 0 = none.
     #[inline(always)]
     pub fn instant(&self, name: u64, correlation: u64, ancestor: u64) {
-        if self.control().open_session() == 0 {
+        if self.session_now() == 0 {
             return;
         }
         let ticks = clock::early_tsc();
@@ -794,7 +794,7 @@ impl Runtime {
     /// As [`Runtime::instant`], at a time that the caller has read already ([`clock::ticks`]).
     #[inline(always)]
     pub fn instant_at(&self, name: u64, correlation: u64, ancestor: u64, ticks: u64) {
-        if self.control().open_session() == 0 {
+        if self.session_now() == 0 {
             return;
         }
         match self.fast::<1>() {
@@ -807,7 +807,7 @@ impl Runtime {
     #[inline(never)]
     fn instant_long(&self, name: u64, correlation: u64, ancestor: u64, ticks: Option<u64>) {
         let inside = inside!(self, 0);
-        let session = self.control().open_session();
+        let session = self.session_now();
         if session == 0 {
             return;
         }
@@ -832,11 +832,11 @@ impl Runtime {
             kind,
             Kind::Mark | Kind::RangeStart | Kind::RangeStop
         ));
-        if self.control().open_session() == 0 {
+        if self.session_now() == 0 {
             return;
         }
         let inside = inside!(self, 0);
-        let session = self.control().open_session();
+        let session = self.session_now();
         if session == 0 {
             return;
         }

@@ -21,7 +21,7 @@ use std::cell::Cell;
 
 use crate::anchors::TickAnchor;
 use crate::clock;
-use crate::control::{CONTROL, Control};
+use crate::control::{self, Control};
 use crate::counters::{Counter, Tally};
 use crate::gate::{self, Barrier};
 use crate::handover;
@@ -311,8 +311,11 @@ impl Lane {
         }
         let inside = Inside { lane: self };
         // Only tests have another control page than the process's.
-        let control = if cfg!(test) { self.control } else { &CONTROL };
-        let session = control.session_word();
+        let session = if cfg!(test) {
+            self.control.session_word()
+        } else {
+            control::process_session()
+        };
         let count = self.records.count.get();
         if session != self.fast_session.get() || CELLS != 0 && count as u32 > self.last[CELLS] {
             return None;

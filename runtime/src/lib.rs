@@ -181,7 +181,7 @@ mod tls;
 pub mod trace;
 
 #[cfg(not(loom))]
-pub use control::{CONTROL, Token};
+pub use control::Token;
 #[cfg(not(loom))]
 pub use gate::Barrier;
 #[cfg(not(loom))]

@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock};
 use crate::anchors::ClockAnchor;
 use crate::clock;
 use crate::collector::{CollectorState, OUTPUT_KEY, OutputFile};
-use crate::control::{CONTROL, Control, STATES};
+use crate::control::{self, Control, STATES};
 use crate::gate::{self, Barrier};
 use crate::header::{HEARTBEAT_OFFSET, Header, Mode, PHASE_OFFSET, Phase, VERSION};
 use crate::identity::{Identity, thread_id};
@@ -154,7 +154,7 @@ impl Runtime {
         if Self::global().is_some() {
             return Err((Status::SessionOpen, "the runtime exists already".to_owned()));
         }
-        let runtime = Self::make(settings, vendor, &CONTROL)?;
+        let runtime = Self::make(settings, vendor, control::process())?;
         // ORD(runtime): Release. Pairs with the Acquire in `global`.
         RUNTIME.store(
             std::ptr::from_ref(runtime).cast_mut(),
@@ -287,7 +287,21 @@ impl Runtime {
     /// The control page. Only tests have another one than the process's.
     #[inline(always)]
     pub(crate) fn control(&self) -> &'static Control {
-        if cfg!(test) { self.control } else { &CONTROL }
+        if cfg!(test) {
+            self.control
+        } else {
+            control::process()
+        }
+    }
+
+    /// Number of the open session, 0 when none is: the test before every append.
+    #[inline(always)]
+    pub(crate) fn session_now(&self) -> u32 {
+        if cfg!(test) {
+            self.control.open_session()
+        } else {
+            control::process_session() as u32
+        }
     }
 
     pub(crate) fn region(&self) -> &'static Region {
@@ -737,8 +751,8 @@ fn wipe_on_fork(control: &'static Control) {
     let refused = unsafe { libc::madvise(page, size_of::<Control>(), libc::MADV_WIPEONFORK) } != 0;
     if refused {
         extern "C" fn disarm() {
-            CONTROL.armed.store(0, Ordering::Relaxed);
-            CONTROL.session.store(0, Ordering::Relaxed);
+            control::process().armed.store(0, Ordering::Relaxed);
+            control::process().session.store(0, Ordering::Relaxed);
         }
         // SAFETY: the handler only stores to two words of a static.
         unsafe { libc::pthread_atfork(None, None, Some(disarm)) };
