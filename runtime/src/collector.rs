@@ -34,7 +34,7 @@ use crate::anchors::TickAnchor;
 use crate::header::Mode;
 use crate::housekeeper::{block_signals, restore_signals};
 use crate::limits::CELL_WORDS;
-use crate::record::{high, low};
+use crate::record::{READ_AHEAD_CELLS, fetch_to_read, high, low};
 use crate::region::Region;
 use crate::runtime::Runtime;
 use crate::segment_entry::{SegmentKind, SegmentState, StateWord, word};
@@ -172,6 +172,9 @@ impl Runtime {
                 break;
             }
             while let Some(&segment) = state.taken.front().filter(|_| done < most) {
+                if let Some(&next) = state.taken.get(1) {
+                    self.fetch_first(next);
+                }
                 if self.give(&state, segment, &mut sink).is_err() {
                     self.free_retired(&mut state);
                     return Err(Status::Output);
@@ -233,6 +236,14 @@ impl Runtime {
             return Err(Status::InvalidArgument);
         }
         Ok(state)
+    }
+
+    /// Asks for the first lines of a segment that comes next; `Records` asks for the others.
+    fn fetch_first(&self, segment: u32) {
+        let cells = self.region().cells(segment);
+        for line in 0..READ_AHEAD_CELLS {
+            fetch_to_read(cells.wrapping_add(line * CELL_WORDS));
+        }
     }
 
     /// Gives a sink what it does not have of a segment; returns what it has then: generation and cells.

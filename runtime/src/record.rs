@@ -605,6 +605,24 @@ impl<'a> Record<'a> {
     }
 }
 
+/// How many cells ahead of a record lines are asked for: where a record lies is known only when the one before it was read, so
+/// the processor by itself waits for one line after another. On Emerald Rapids one reader took 1.7 times as many records a second
+/// with 24 as with none (16 and 32: 1.6 and 1.9); on Zen 4 it makes no difference (docs/benchmarks.md).
+pub(crate) const READ_AHEAD_CELLS: usize = 24;
+
+/// Asks for the cell at `words`, to read it.
+#[inline(always)]
+pub(crate) fn fetch_to_read(words: *const u64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; it reads and writes nothing that the program can see, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(words.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = words;
+}
+
 /// Iterates the records in a run of published cells.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
@@ -626,6 +644,8 @@ impl<'a> Iterator for Records<'a> {
         if self.words.is_empty() {
             return None;
         }
+        let ahead = READ_AHEAD_CELLS * CELL_WORDS;
+        fetch_to_read(self.words.as_ptr().wrapping_add(ahead));
         match Record::parse(self.words) {
             Ok(record) => {
                 self.words = &self.words[record.words.len()..];
