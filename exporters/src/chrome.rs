@@ -31,8 +31,8 @@ use crate::order::Item;
 use crate::out::Output;
 use crate::pipeline::{Chunk, Formatter, Insert, Inserts, What, Writer};
 use crate::text::{
-    Line, is_utf8, push_escaped, push_f64, push_hex, push_hex_bytes, push_i64, push_micros,
-    push_string, push_u64,
+    Line, Moments, is_utf8, push_escaped, push_f64, push_hex, push_hex_bytes, push_i64,
+    push_micros, push_string, push_u64,
 };
 
 /// `baseTimeNanoseconds` is a multiple of this: three average months, kineto's own constant.
@@ -75,6 +75,25 @@ struct StreamText {
     queue_args: Vec<u8>,
 }
 
+impl StreamText {
+    /// Makes the texts of a lane and a queue, where they are not those of the last event.
+    #[inline]
+    fn turn_to(&mut self, process: &Process<'_>, tid: u32, queue: u64) {
+        if self.tid != tid {
+            self.tid = tid;
+            self.head.clear();
+            push_u64(&mut self.head, self.gpu_pid);
+            self.head.extend_from_slice(b",\"tid\":");
+            push_u64(&mut self.head, tid.into());
+            self.head.extend_from_slice(b",\"ts\":");
+        }
+        if self.queue != queue {
+            self.queue = queue;
+            self.queue_args = queue_args(&self.args, process, queue);
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct Text {
     /// Up to and with `"pid":`.
@@ -114,8 +133,6 @@ struct State {
     threads: IdMap<u32, u32>,
     thread_rows: Vec<ThreadRow>,
     newest_thread: (u32, u32),
-    /// Calls with an `s`.
-    launched: Ids,
     /// By call: work that began before it, while it runs; and when each ends.
     early: IdMap<u64, Vec<Early>>,
     early_ends: BinaryHeap<Reverse<(u64, u64)>>,
@@ -181,7 +198,7 @@ pub(crate) struct Events {
     base_ns: u64,
     /// By process.
     texts: Vec<Texts>,
-    line: Line,
+    moments: Moments,
     /// Arguments that most events do not have.
     rare_args: Vec<u8>,
 }
@@ -363,7 +380,6 @@ impl State {
             threads: IdMap::default(),
             thread_rows: Vec::new(),
             newest_thread: (0, u32::MAX),
-            launched: Ids::default(),
             early: IdMap::default(),
             early_ends: BinaryHeap::new(),
             ranges: RangesById::default(),
@@ -627,12 +643,13 @@ impl<'o> Chrome<'o> {
 
     /// Takes a chunk event by event: there may be a part's end in it, or arrows from an earlier part.
     fn stitch_events(&mut self, chunk: &Chunk<'_, Decision>) -> Result<(), ExportError> {
+        let bytes = chunk.bytes.as_bytes();
         let mut inserts = chunk.inserts().iter().peekable();
         // What lies before this is written.
         let mut written = 0;
         for (at, (item, decision)) in chunk.items.iter().zip(&chunk.decisions).enumerate() {
             while let Some(insert) = inserts.next_if(|insert| insert.before == at) {
-                self.stitch_insert(insert, &mut written, &chunk.bytes)?;
+                self.stitch_insert(insert, &mut written, bytes)?;
             }
             self.stitched += 1;
             let end = chunk.borders[at];
@@ -644,7 +661,7 @@ impl<'o> Chrome<'o> {
                     launched.insert(item.record.correlation_id());
                 } else if !launched.contains(target(&item.record, decision.flags)) {
                     // The call lies in an earlier part. The arrow is the last line of the event.
-                    let event = &chunk.bytes[written..end];
+                    let event = &bytes[written..end];
                     let line = event.iter().rposition(|&byte| byte == b'\n');
                     let line = line.map_or(event.len(), |at| at.saturating_sub(1));
                     self.out.append(&event[..line])?;
@@ -653,15 +670,15 @@ impl<'o> Chrome<'o> {
                 }
             }
             if self.is_full(end - written) {
-                self.out.append(&chunk.bytes[written..end])?;
+                self.out.append(&bytes[written..end])?;
                 written = end;
                 self.split()?;
             }
         }
         for insert in inserts {
-            self.stitch_insert(insert, &mut written, &chunk.bytes)?;
+            self.stitch_insert(insert, &mut written, bytes)?;
         }
-        self.out.append(&chunk.bytes[written..])
+        self.out.append(&bytes[written..])
     }
 
     fn stitch_insert(
@@ -797,12 +814,9 @@ impl<'o> Chrome<'o> {
         let id = item.record.correlation_id();
         let state = &mut self.states[item.process()];
         // A second call with the same id would start the same arrows again.
-        let launched = id != 0 && state.launches.has_work(id) && !state.launched.contains(id);
-        if launched {
-            state.launched.insert(id);
-            if !state.early.is_empty() {
-                self.end_early(process, item, inserts);
-            }
+        let launched = id != 0 && state.launches.claim(id);
+        if launched && !state.early.is_empty() {
+            self.end_early(process, item, inserts);
         }
         self.report.calls += 1;
         Decision {
@@ -909,7 +923,7 @@ impl<'o> Chrome<'o> {
         };
         if flags == 0 {
             self.report.unlinked += 1;
-        } else if state.launched.contains(target(record, flags)) {
+        } else if state.launches.is_claimed(target(record, flags)) {
             flags |= ARROW;
             self.report.arrows += 1;
         } else {
@@ -1067,19 +1081,20 @@ impl Events {
         process: &Process<'_>,
         item: &Item<'_>,
         decision: Decision,
-        out: &mut Vec<u8>,
+        line: &mut Line,
     ) {
         let (record, start, end) = (&item.record, item.place.start, item.place.end);
         let operation = process.operation(record);
         let correlation_id = record.correlation_id();
         let text = &self.texts[item.process()].operations[operation];
         let tid = u64::from(decision.tid);
-        let line = &mut self.line;
-        line.begin().text(&text.head).number(tid).put(b",\"ts\":");
+        line.text(&text.head).number(tid).put(b",\"ts\":");
         let ts = line.place();
-        line.micros(start - self.base_ns);
+        self.moments.put(line, start - self.base_ns);
         let ts = (ts, line.place());
-        duration_and_external(line, record, end - start);
+        line.put(b",\"dur\":").micros(end - start);
+        line.put(b",\"args\":{");
+        external_id(line, record.external_id());
         line.text(&text.args);
         let correlation = line.place();
         line.number(process.correlation(correlation_id));
@@ -1110,15 +1125,71 @@ impl Events {
             line.number(tid).put(b",\"ts\":").again(ts);
             line.put(b",\"cat\":\"ac2g\",\"name\":\"ac2g\"}");
         }
-        out.extend_from_slice(line.as_bytes());
     }
 
-    fn work(
+    fn kernel(
         &mut self,
         process: &Process<'_>,
         item: &Item<'_>,
         decision: Decision,
-        out: &mut Vec<u8>,
+        line: &mut Line,
+    ) {
+        let record = &item.record;
+        // Every dispatch has two cells.
+        let Some(words) = record.words().first_chunk::<16>() else {
+            return;
+        };
+        let texts = &mut self.texts[item.process()];
+        let row = decision.row as usize;
+        let (at, is_new) = texts.kernel_numbers.of(words[6]);
+        if is_new {
+            texts.add_kernel(process, words[6]);
+        }
+        if !matches!(texts.streams.get(row), Some(Some(_))) {
+            texts.add_stream(process, record, row);
+        }
+        let (Some(kernel), Some(Some(stream))) =
+            (texts.kernels.get_mut(at), texts.streams.get_mut(row))
+        else {
+            return;
+        };
+        let shape = [words[11], words[12], words[13], words[14], words[15]];
+        if (shape.iter().zip(&kernel.shape_of)).any(|(one, other)| one != other) {
+            kernel.shape_of = shape;
+            shape_args(&mut kernel.shape, process, record, &kernel.name);
+        }
+        stream.turn_to(process, decision.tid, words[9]);
+        let (start, end) = (item.place.start, item.place.end);
+        line.text(&kernel.name.head).text(&stream.head);
+        let ts = line.place();
+        self.moments.put(line, start - self.base_ns);
+        let ts = (ts, line.place());
+        line.put(b",\"dur\":").micros(end - start);
+        line.put(b",\"args\":{");
+        external_id(line, words[7]);
+        line.text(&stream.queue_args);
+        let joined = target(record, decision.flags);
+        let correlation = line.place();
+        line.number(process.correlation(joined));
+        let correlation = (correlation, line.place());
+        line.text(&kernel.shape).number(words[5]);
+        if !process.externals.is_empty() {
+            self.rare_args.clear();
+            external_args(&mut self.rare_args, process, joined);
+            line.text(&self.rare_args);
+        }
+        end_work(line, process, (joined, words[3]));
+        if decision.flags & ARROW != 0 {
+            arrow_end(line, correlation, &stream.head, ts);
+        }
+    }
+
+    fn copy(
+        &mut self,
+        process: &Process<'_>,
+        item: &Item<'_>,
+        decision: Decision,
+        line: &mut Line,
     ) {
         let (record, start, end) = (&item.record, item.place.start, item.place.end);
         let texts = &mut self.texts[item.process()];
@@ -1129,96 +1200,48 @@ impl Events {
         let Some(Some(stream)) = texts.streams.get_mut(row) else {
             return;
         };
-        if stream.tid != decision.tid {
-            stream.tid = decision.tid;
-            stream.head.clear();
-            push_u64(&mut stream.head, stream.gpu_pid);
-            stream.head.extend_from_slice(b",\"tid\":");
-            push_u64(&mut stream.head, decision.tid.into());
-            stream.head.extend_from_slice(b",\"ts\":");
-        }
-        let is_kernel = record.kind() == Some(Kind::Dispatch);
         // Copies have no queue; kineto writes 0.
-        let queue = if is_kernel { record.queue() } else { 0 };
-        if stream.queue != queue {
-            stream.queue = queue;
-            stream.queue_args = queue_args(&stream.args, process, queue);
-        }
-        let kernel = if is_kernel {
-            let (at, is_new) = texts.kernel_numbers.of(record.kernel_id());
-            if is_new {
-                texts.add_kernel(process, record.kernel_id());
-            }
-            let text = &mut texts.kernels[at];
-            let words = record.words();
-            if words[11..16] != text.shape_of {
-                text.shape_of.copy_from_slice(&words[11..16]);
-                shape_args(&mut text.shape, process, record, &text.name);
-            }
-            Some(&texts.kernels[at])
-        } else {
-            None
-        };
-        let Some(Some(stream)) = texts.streams.get(row) else {
-            return;
-        };
-        let line = &mut self.line;
+        stream.turn_to(process, decision.tid, 0);
         let (kind, copy_name) = copy_names(record.operation());
-        line.begin();
-        match kernel {
-            Some(text) => line.text(&text.name.head),
-            None => line
-                .put(b",\n{\"ph\":\"X\",\"cat\":\"gpu_memcpy\",\"name\":\"")
-                .text(copy_name.as_bytes())
-                .put(b"\",\"pid\":"),
-        };
-        line.text(&stream.head);
+        line.text(b",\n{\"ph\":\"X\",\"cat\":\"gpu_memcpy\",\"name\":\"")
+            .text(copy_name.as_bytes())
+            .put(b"\",\"pid\":")
+            .text(&stream.head);
         let ts = line.place();
-        line.micros(start - self.base_ns);
+        self.moments.put(line, start - self.base_ns);
         let ts = (ts, line.place());
-        duration_and_external(line, record, end - start);
+        line.put(b",\"dur\":").micros(end - start);
+        line.put(b",\"args\":{");
+        external_id(line, record.external_id());
         line.text(&stream.queue_args);
         let joined = target(record, decision.flags);
         let correlation = line.place();
         line.number(process.correlation(joined));
         let correlation = (correlation, line.place());
-        if let Some(text) = kernel {
-            line.text(&text.shape).number(record.dispatch_id());
-        } else {
-            let args = &mut self.rare_args;
-            args.clear();
-            args.extend_from_slice(b",\"kind\":\"");
-            args.extend_from_slice(kind.as_bytes());
-            args.extend_from_slice(b"\",\"bytes\":");
-            push_u64(args, record.bytes());
-            if end > start {
-                args.extend_from_slice(b",\"memory bandwidth (GB/s)\":");
-                push_f64(args, record.bytes() as f64 / (end - start) as f64);
-            }
-            if record.word(11) != 0 || record.word(12) != 0 {
-                args.extend_from_slice(b",\"src\":");
-                push_hex(args, record.word(11));
-                args.extend_from_slice(b",\"dst\":");
-                push_hex(args, record.word(12));
-            }
-            line.text(args);
+        let args = &mut self.rare_args;
+        args.clear();
+        args.extend_from_slice(b",\"kind\":\"");
+        args.extend_from_slice(kind.as_bytes());
+        args.extend_from_slice(b"\",\"bytes\":");
+        push_u64(args, record.bytes());
+        if end > start {
+            args.extend_from_slice(b",\"memory bandwidth (GB/s)\":");
+            push_f64(args, record.bytes() as f64 / (end - start) as f64);
+        }
+        if record.word(11) != 0 || record.word(12) != 0 {
+            args.extend_from_slice(b",\"src\":");
+            push_hex(args, record.word(11));
+            args.extend_from_slice(b",\"dst\":");
+            push_hex(args, record.word(12));
         }
         if !process.externals.is_empty() {
-            self.rare_args.clear();
-            external_args(&mut self.rare_args, process, joined);
-            line.text(&self.rare_args);
+            external_args(args, process, joined);
         }
-        if joined != record.correlation_id() {
-            line.put(b",\"own correlation\":");
-            line.number(process.correlation(record.correlation_id()));
-        }
-        line.put(b"}}");
+        line.text(args);
+        end_work(line, process, (joined, record.correlation_id()));
         if decision.flags & ARROW != 0 {
-            line.put(b",\n{\"ph\":\"f\",\"id\":").again(correlation);
-            line.put(b",\"pid\":").text(&stream.head).again(ts);
-            line.put(b",\"cat\":\"ac2g\",\"name\":\"ac2g\",\"bp\":\"e\"}");
+            arrow_end(line, correlation, &stream.head, ts);
         }
-        out.extend_from_slice(line.as_bytes());
     }
 
     fn range(
@@ -1337,15 +1360,30 @@ fn external_args(block: &mut Vec<u8>, process: &Process<'_>, correlation_id: u64
     }
 }
 
-/// The duration, the key of the arguments, and the external id if there is one.
+/// The external id, if there is one.
 #[inline]
-fn duration_and_external(line: &mut Line, record: &Record<'_>, duration: u64) {
-    line.put(b",\"dur\":").micros(duration);
-    line.put(b",\"args\":{");
-    if record.external_id() != 0 {
-        line.put(b"\"External id\":").number(record.external_id());
-        line.put(b",");
+fn external_id(line: &mut Line, id: u64) {
+    if id != 0 {
+        line.put(b"\"External id\":").number(id).put(b",");
     }
+}
+
+/// The end of device work that is joined to a call, with its own id if that is another.
+#[inline]
+fn end_work(line: &mut Line, process: &Process<'_>, (joined, own): (u64, u64)) {
+    if joined != own {
+        line.put(b",\"own correlation\":");
+        line.number(process.correlation(own));
+    }
+    line.put(b"}}");
+}
+
+/// The end of an arrow on device work; the id and the time are those of its event.
+#[inline]
+fn arrow_end(line: &mut Line, id: (usize, usize), head: &[u8], time: (usize, usize)) {
+    line.put(b",\n{\"ph\":\"f\",\"id\":").again(id);
+    line.put(b",\"pid\":").text(head).again(time);
+    line.put(b",\"cat\":\"ac2g\",\"name\":\"ac2g\",\"bp\":\"e\"}");
 }
 
 /// Sizes of a launch, in work-groups.
@@ -1424,23 +1462,28 @@ impl Writer for Chrome<'_> {
         Events {
             base_ns: self.base_ns,
             texts: processes.iter().map(Texts::new).collect(),
-            line: Line::new(),
+            moments: Moments::default(),
             rare_args: Vec::new(),
         }
     }
 
     fn stitch(&mut self, chunk: &mut Chunk<'_, Decision>) -> Result<(), ExportError> {
-        if self.part_launched.is_some() || self.is_full(chunk.bytes.len()) {
+        if self.part_launched.is_some() || self.is_full(chunk.bytes.place()) {
             return self.stitch_events(chunk);
         }
         self.stitched += chunk.items.len() as u64;
         if self.out.is_splittable() {
             for at in 0..chunk.inserts().len() {
                 let insert = chunk.inserts()[at];
-                self.add_row(insert.what, insert.place, insert.length, &chunk.bytes);
+                self.add_row(
+                    insert.what,
+                    insert.place,
+                    insert.length,
+                    chunk.bytes.as_bytes(),
+                );
             }
         }
-        self.out.give(&mut chunk.bytes)
+        self.out.give(chunk.bytes.finish())
     }
 
     fn bytes(&self) -> u64 {
@@ -1457,16 +1500,21 @@ impl Formatter for Events {
         process: &Process<'_>,
         item: &Item<'_>,
         decision: Decision,
-        out: &mut Vec<u8>,
+        out: &mut Line,
     ) {
         if decision.flags & NOTHING != 0 {
             return;
         }
         match item.record.kind() {
             Some(Kind::Api | Kind::OpenCall) => self.call(process, item, decision, out),
-            Some(Kind::Dispatch | Kind::Copy) => self.work(process, item, decision, out),
-            Some(Kind::Range | Kind::OpenRange) => self.range(process, item, decision, out),
-            Some(Kind::Mark | Kind::Scratch) => self.mark(process, item, decision, out),
+            Some(Kind::Dispatch) => self.kernel(process, item, decision, out),
+            Some(Kind::Copy) => self.copy(process, item, decision, out),
+            Some(Kind::Range | Kind::OpenRange) => {
+                out.by_vec(|out| self.range(process, item, decision, out));
+            }
+            Some(Kind::Mark | Kind::Scratch) => {
+                out.by_vec(|out| self.mark(process, item, decision, out));
+            }
             _ => {}
         }
     }

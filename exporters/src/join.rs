@@ -1,9 +1,9 @@
 //! Joins device work to the API calls that launched it, without a map of all ids.
 //!
 //! Correlation ids are handed out by counting, so a table of pages of 64 ids holds for each id: is there a recorded API
-//! call with it, do drawn kernels or copies lead to it (one bit each) and, for outputs that number them, how many (one
-//! byte; rare larger counts lie in a map).
-//! That is three eighths of a byte an id, whatever order the ids come in, and one or two bytes more where kernels are
+//! call with it, do drawn kernels or copies lead to it, has a call claimed them (one bit each) and, for outputs that number
+//! them, how many (one byte; rare larger counts lie in a map).
+//! That is half a byte an id, whatever order the ids come in, and one or two bytes more where kernels are
 //! numbered.
 //!
 //! The counts also number the events of an export: a launch knows the event ids of all its kernels before any of them is
@@ -159,9 +159,14 @@ struct Page {
     calls: u64,
     /// Which ids have drawn device work that leads to them.
     work: u64,
+    /// Which calls have claimed the work that leads to them, in the order of writing.
+    claimed: u64,
     /// Numbers handed out to launches of more than one kernel, before this page.
     before: u64,
 }
+
+/// How many pages, and launches, are remembered.
+const RECENT: usize = 16;
 
 /// One byte for each id of a page.
 type Bytes = [u8; PAGE_IDS as usize];
@@ -180,10 +185,11 @@ pub(crate) struct LaunchTable {
     large: IdMap<u64, u32>,
     large_numbered: IdMap<u64, u32>,
     newest: (u64, u32),
-    /// Page that was looked at last, plus 1, and its place.
-    looked_up: (u64, u32),
-    /// The launch whose numbers were asked for last, and its first number.
-    first_number: Option<(u64, u64)>,
+    /// Pages that were looked at lately, plus 1, and their places; by the page's lowest bits. Work of several streams, and
+    /// the calls that launch more of it, are each at ids of their own.
+    looked_up: [(u64, u32); RECENT],
+    /// Launches whose numbers were asked for lately, plus 1, and their first numbers; likewise.
+    first_numbers: [(u64, u64); RECENT],
     unlinked: u64,
 }
 
@@ -199,13 +205,16 @@ impl LaunchTable {
     #[inline]
     fn find(&mut self, id: u64) -> Option<usize> {
         let page = id / PAGE_IDS;
-        // Ids come in runs: the page is most often the one before, or the next one.
-        let (newest, at) = self.looked_up;
-        if newest == page + 1 && (at as usize) < self.pages.len() {
+        let (known, at) = self.looked_up[page as usize % RECENT];
+        if known == page + 1 {
             return Some(at as usize);
         }
+        self.look_up(page)
+    }
+
+    fn look_up(&mut self, page: u64) -> Option<usize> {
         let at = *self.index.get(&page)?;
-        self.looked_up = (page + 1, at);
+        self.looked_up[page as usize % RECENT] = (page + 1, at);
         Some(at as usize)
     }
 
@@ -234,6 +243,7 @@ impl LaunchTable {
         }
     }
 
+    #[inline]
     fn has_call(&mut self, id: u64) -> bool {
         id != 0
             && match self.find(id) {
@@ -326,15 +336,6 @@ impl LaunchTable {
         }
     }
 
-    /// True when drawn device work leads to call `id`.
-    #[inline]
-    pub(crate) fn has_work(&mut self, id: u64) -> bool {
-        match self.find(id) {
-            Some(at) => self.pages[at].work >> (id % PAGE_IDS) & 1 != 0,
-            None => false,
-        }
-    }
-
     /// How much drawn device work leads to call `id`, as far as it was counted.
     #[inline]
     fn count(&mut self, id: u64) -> u32 {
@@ -353,25 +354,53 @@ impl LaunchTable {
         }
     }
 
+    /// Call `id` claims the work that leads to it: true when there is some, and no call claimed it before.
+    #[inline]
+    pub(crate) fn claim(&mut self, id: u64) -> bool {
+        let Some(at) = self.find(id) else {
+            return false;
+        };
+        let (page, bit) = (&mut self.pages[at], 1 << (id % PAGE_IDS));
+        let is_first = page.work & !page.claimed & bit != 0;
+        page.claimed |= page.work & bit;
+        is_first
+    }
+
+    /// True when call `id` has claimed its work.
+    #[inline]
+    pub(crate) fn is_claimed(&mut self, id: u64) -> bool {
+        match self.find(id) {
+            Some(at) => self.pages[at].claimed >> (id % PAGE_IDS) & 1 != 0,
+            None => false,
+        }
+    }
+
     /// The first number of a launch of more than one kernel.
+    #[inline]
     fn first_of_many(&mut self, id: u64) -> u64 {
-        if let Some((cached, first)) = self.first_number
-            && cached == id
-        {
+        let (known, first) = self.first_numbers[id as usize % RECENT];
+        if known == id.wrapping_add(1) {
             return first;
         }
-        let start = id / PAGE_IDS * PAGE_IDS;
-        let mut first = match self.find(id) {
-            Some(at) => self.pages[at].before,
-            None => 0,
-        };
-        for other in start..id {
-            let count = self.count(other);
-            if count > 1 {
+        self.find_first(id)
+    }
+
+    fn find_first(&mut self, id: u64) -> u64 {
+        let Some(at) = self.find(id) else { return 0 };
+        let slot = (id % PAGE_IDS) as usize;
+        let mut first = self.pages[at].before;
+        let before = self
+            .counts
+            .get(at)
+            .map_or(&[][..], |counts| &counts[..slot]);
+        for (other, &count) in (id - slot as u64..).zip(before) {
+            if count == LARGE {
+                first += u64::from(self.count_at(at, other));
+            } else if count > 1 {
                 first += u64::from(count);
             }
         }
-        self.first_number = Some((id, first));
+        self.first_numbers[id as usize % RECENT] = (id.wrapping_add(1), first);
         first
     }
 
@@ -401,7 +430,7 @@ impl LaunchTable {
             *numbered += 1;
             *numbered - 1
         } else {
-            let at = self.place(id);
+            let at = self.find(id).unwrap_or(0);
             if self.numbered.len() <= at {
                 self.numbered
                     .resize(self.pages.len(), [0; PAGE_IDS as usize]);
@@ -576,7 +605,11 @@ mod tests {
         }
         table.finish();
         assert!(table.is_linked() && table.target(77, 0) == Some(77));
-        assert!(table.has_work(1) && !table.has_work(9) && !table.has_work(77));
+        assert!(table.claim(1) && table.is_claimed(1) && !table.claim(1));
+        for without_work in [9, 77, 1 << 20] {
+            assert!(!table.claim(without_work) && !table.is_claimed(without_work));
+        }
+        assert!(!table.is_claimed(2) && table.claim(65) && table.is_claimed(65));
         let mut all = HashSet::new();
         for (id, count) in counts {
             assert_eq!(table.count(id), count);

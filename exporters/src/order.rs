@@ -216,14 +216,14 @@ impl Source<'_> {
             if first > last || last < from || to.is_some_and(|to| first >= to) {
                 continue;
             }
-            for entry in self.shown.trace.entries_of(run..run + 1) {
+            self.shown.trace.entries_of(run..run + 1).for_each(|entry| {
                 let record = entry.record;
                 if let Some(place) =
                     (self.shown).place(&record, (from, to), ticks, &mut newest, &mut clock)
                 {
                     filled.push(Item::new(self.index, place, record));
                 }
-            }
+            });
         }
     }
 

@@ -94,8 +94,7 @@ impl WriterThread {
             plain = Some(take);
         }
         let (back, empty) = sync_channel::<Vec<u8>>(BLOCKS_WAITING + 2);
-        let give_back = move |mut block: Vec<u8>| {
-            block.clear();
+        let give_back = move |block: Vec<u8>| {
             // Nobody waits for it when the export is done.
             let _ = back.try_send(block);
         };
@@ -350,34 +349,38 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Appends some bytes, without copying them where that can be, and leaves an empty vector for others.
+    /// Appends some bytes, without copying them where that can be. What is left in the vector means nothing.
     pub(crate) fn give(&mut self, bytes: &mut Vec<u8>) -> Result<(), ExportError> {
         if self.gzip {
             // What is compressed as one block must not depend on who gives how much at once.
-            let appended = self.append(bytes);
-            bytes.clear();
-            return appended;
+            return self.append(bytes);
         }
         if !self.block.is_empty() {
             self.flush()?;
         }
-        std::mem::swap(&mut self.block, bytes);
-        let flushed = self.flush();
-        std::mem::swap(&mut self.block, bytes);
-        flushed
+        self.hand_on(bytes)
     }
 
     fn flush(&mut self) -> Result<(), ExportError> {
-        let length = self.block.len() as u64;
+        let mut block = std::mem::take(&mut self.block);
+        let handed = self.hand_on(&mut block);
+        block.clear();
+        self.block = block;
+        handed
+    }
+
+    /// Hands some bytes on. What is left in the vector means nothing.
+    fn hand_on(&mut self, bytes: &mut Vec<u8>) -> Result<(), ExportError> {
+        let length = bytes.len() as u64;
         self.part_bytes += length;
         self.bytes += length;
         let written = match self.sink.as_mut() {
-            Some(Sink::File(file)) => file.write_all(&self.block),
-            Some(Sink::Writer(writer)) => writer.write_all(&self.block),
+            Some(Sink::File(file)) => file.write_all(bytes),
+            Some(Sink::Writer(writer)) => writer.write_all(bytes),
             Some(Sink::WriterGzip(gzip)) => {
                 let (deflate, member) = &mut **gzip;
                 let mut out = Vec::new();
-                let crc = deflate.block(&self.block, &mut out);
+                let crc = deflate.block(bytes, &mut out);
                 crc.and_then(|crc| member.add(&out, &crc))
             }
             Some(Sink::Thread(thread)) => {
@@ -385,7 +388,7 @@ impl<'a> Output<'a> {
                     .as_ref()
                     .and_then(|thread| thread.empty.try_recv().ok())
                     .unwrap_or_default();
-                let block = std::mem::replace(&mut self.block, next);
+                let block = std::mem::replace(bytes, next);
                 let taken = thread.as_mut().is_some_and(|one| one.give(block));
                 if taken {
                     Ok(())
@@ -399,7 +402,6 @@ impl<'a> Output<'a> {
             }
             None => Ok(()),
         };
-        self.block.clear();
         written.map_err(|error| self.error("writing", error))
     }
 

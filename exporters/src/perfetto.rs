@@ -25,15 +25,15 @@ use strandline::hash;
 use strandline::record::{Kind, Record, api_arg, domain, high, low};
 
 use crate::export::{ExportError, ExportReport};
-use crate::join::{IdMap, Ids, LaunchTable, Numbers};
+use crate::join::{IdMap, LaunchTable, Numbers};
 use crate::lanes::{FlatLanes, NestedLanes, RangesById, Started};
 use crate::memory::Memory;
 use crate::model::{Kernel, Model, Process, copy_names};
 use crate::order::Item;
 use crate::out::Output;
 use crate::pipeline::{Chunk, Formatter, Inserts, What, Writer};
-use crate::proto::{Small, bytes, message, text, uint, varint, varint_bytes};
-use crate::text::is_utf8;
+use crate::proto::{bytes, message, text, uint, varint, varint_bytes};
+use crate::text::{Line, is_utf8};
 
 /// Field numbers, by message.
 mod field {
@@ -331,8 +331,6 @@ struct State {
     newest_row: Option<(u64, u32)>,
     /// Names of ranges and marks, numbered after the operations.
     names: IdMap<u64, u32>,
-    /// Calls that have named their work.
-    launched: Ids,
     /// Calls that wait and whose end is not written yet, and the earliest of their ends.
     waits: Vec<Wait>,
     next_wait_end: u64,
@@ -428,26 +426,77 @@ fn arg(out: &mut Vec<u8>, number: u32, name: u64, value: u64) {
     varint(out, value);
 }
 
+/// Bytes of a [`launch_arg`].
+#[inline]
+fn launch_arg_bytes(value: u64) -> usize {
+    5 + varint_bytes(value)
+}
+
 /// As [`arg`], for a launch.
 #[inline]
-fn small_arg(out: &mut Small, name: u64, value: u64) {
+fn launch_arg(out: &mut Line, name: u64, value: u64) {
     let length = 3 + varint_bytes(value) as u8;
-    out.put([3 << 3 | 2, length, 1 << 3, name as u8, 4 << 3]);
+    out.put(&[3 << 3 | 2, length, 1 << 3, name as u8, 4 << 3]);
     out.varint(value);
+}
+
+/// The last fields of a launch, which differ from record to record.
+#[derive(Clone, Copy, Debug)]
+struct LaunchTail {
+    /// The call that the work leads to, and its own id if that is another.
+    target: u64,
+    own: Option<u64>,
+    external: u64,
+    /// For a kernel.
+    dispatch: Option<u64>,
+}
+
+impl LaunchTail {
+    /// How many bytes it takes.
+    #[inline]
+    fn bytes(&self, process: &Process<'_>) -> usize {
+        let mut bytes = launch_arg_bytes(self.target);
+        if self.external != 0 {
+            bytes += launch_arg_bytes(self.external);
+        }
+        for id in [self.own, self.dispatch].into_iter().flatten() {
+            bytes += launch_arg_bytes(id);
+        }
+        let outside = process.externals.of(self.target);
+        bytes + outside.map(|(_, id)| launch_arg_bytes(id)).sum::<usize>()
+    }
+
+    #[inline]
+    fn put(&self, process: &Process<'_>, out: &mut Line) {
+        launch_arg(out, arg!("correlation_id"), self.target);
+        if let Some(id) = self.own {
+            launch_arg(out, arg!("own_correlation_id"), id);
+        }
+        if self.external != 0 {
+            launch_arg(out, arg!("external_id"), self.external);
+        }
+        if let Some(id) = self.dispatch {
+            launch_arg(out, arg!("dispatch_id"), id);
+        }
+        for (domain, id) in process.externals.of(self.target) {
+            let name = arg!("external_id_domain_1") + u64::from(domain) - 1;
+            launch_arg(out, name, id);
+        }
+    }
 }
 
 /// A packet with a render stage. All its lengths are known before its first byte is written.
 #[inline]
 fn stage(
-    block: &mut Vec<u8>,
+    out: &mut Line,
+    process: &Process<'_>,
     header: &[u8],
     (start, end, event): (u64, u64, u64),
-    stage_fields: &[u8],
-    launch_fields: &[u8],
-    (tail, outside): (&Small, &[u8]),
+    (stage_fields, launch_fields): (&[u8], &[u8]),
+    tail: LaunchTail,
 ) {
     let duration = end - start;
-    let launch = launch_fields.len() + tail.len() + outside.len();
+    let launch = launch_fields.len() + tail.bytes(process);
     let inner = 2
         + varint_bytes(event)
         + varint_bytes(duration)
@@ -461,27 +510,16 @@ fn stage(
         + STAGE_TAG.len()
         + varint_bytes(inner as u64)
         + inner;
-    let mut head = Small::new();
-    head.put([PACKET_TAG]);
-    head.varint(whole as u64);
-    head.put([(field::TIMESTAMP << 3) as u8]);
-    head.varint(start);
-    head.put_all(header);
-    head.put(STAGE_TAG);
-    head.varint(inner as u64);
-    head.put([1 << 3]);
-    head.varint(event);
-    head.put([2 << 3]);
-    head.varint(duration);
-    block.extend_from_slice(head.as_bytes());
-    block.extend_from_slice(stage_fields);
-    let mut middle = Small::new();
-    middle.put(LAUNCH_TAG);
-    middle.varint(launch as u64);
-    block.extend_from_slice(middle.as_bytes());
-    block.extend_from_slice(launch_fields);
-    block.extend_from_slice(tail.as_bytes());
-    block.extend_from_slice(outside);
+    out.text(&[PACKET_TAG]).varint(whole as u64);
+    out.put(&[(field::TIMESTAMP << 3) as u8]).varint(start);
+    out.text(header);
+    out.put(&STAGE_TAG).varint(inner as u64);
+    out.put(&[1 << 3]).varint(event);
+    out.put(&[2 << 3]).varint(duration);
+    out.text(stage_fields);
+    out.put(&LAUNCH_TAG).varint(launch as u64);
+    out.text(launch_fields);
+    tail.put(process, out);
 }
 
 const _: () = assert!(ARG_NAMES.len() < 0x80);
@@ -693,7 +731,6 @@ impl<'o> Perfetto<'o> {
                 row_list: Vec::new(),
                 newest_row: None,
                 names: IdMap::default(),
-                launched: Ids::default(),
                 waits: Vec::new(),
                 next_wait_end: u64::MAX,
                 ranges: RangesById::default(),
@@ -995,14 +1032,11 @@ impl<'o> Perfetto<'o> {
             id => state.launches.numbers(id),
         };
         // A second call with the same id does not claim the same work again.
-        let count = if count > 0 && state.launched.contains(id) {
-            0
-        } else {
+        let count = if count > 0 && state.launches.claim(id) {
             count
+        } else {
+            0
         };
-        if count > 0 {
-            state.launched.insert(id);
-        }
         let waits_for = match state.waiting[operation] {
             Waiting::Nothing => None,
             Waiting::Stream => process.drawn_stream(record).map(Some),
@@ -1544,29 +1578,6 @@ fn device_ids(process: &Process<'_>, device: usize) -> (u64, u64) {
 }
 
 impl Packets {
-    /// The launch's last fields, which differ from record to record: those with a bound, and the others.
-    #[inline]
-    fn tail(process: &Process<'_>, record: &Record<'_>, target: u64) -> (Small, Vec<u8>) {
-        let mut tail = Small::new();
-        small_arg(&mut tail, arg!("correlation_id"), target);
-        if target != record.correlation_id() {
-            small_arg(
-                &mut tail,
-                arg!("own_correlation_id"),
-                record.correlation_id(),
-            );
-        }
-        if record.external_id() != 0 {
-            small_arg(&mut tail, arg!("external_id"), record.external_id());
-        }
-        let mut outside = Vec::new();
-        for (domain, id) in process.externals.of(target) {
-            let name = arg!("external_id_domain_1") + u64::from(domain) - 1;
-            arg(&mut outside, 3, name, id);
-        }
-        (tail, outside)
-    }
-
     #[inline]
     fn kernel(
         &mut self,
@@ -1575,18 +1586,25 @@ impl Packets {
         (event, target): (u64, u64),
         ids: (u32, u32, u32),
         is_odd: bool,
-        out: &mut Vec<u8>,
+        out: &mut Line,
     ) {
         let record = &item.record;
+        // Every dispatch has two cells.
+        let Some(words) = record.words().first_chunk::<16>() else {
+            return;
+        };
         let times = (item.place.start, item.place.end, event);
         let texts = &mut self.texts[item.process()];
-        let (mut tail, outside) = Self::tail(process, record, target);
-        small_arg(&mut tail, arg!("dispatch_id"), record.dispatch_id());
-        let tail = (&tail, &outside[..]);
+        let tail = LaunchTail {
+            target,
+            own: (target != words[3]).then_some(words[3]),
+            external: words[7],
+            dispatch: Some(words[5]),
+        };
         if is_odd {
             let fields = texts.kernel_fields(process, record, ids, true);
-            let header = &texts.gpu_header;
-            stage(out, header, times, &fields.stage, &fields.launch, tail);
+            let fields = (&fields.stage[..], &fields.launch[..]);
+            stage(out, process, &texts.gpu_header, times, fields, tail);
             return;
         }
         let at = ids.1 as usize;
@@ -1598,8 +1616,8 @@ impl Packets {
             texts.shapes[at] = Some(fields);
         }
         if let Some(Some(fields)) = texts.shapes.get(at) {
-            let header = &texts.gpu_header;
-            stage(out, header, times, &fields.stage, &fields.launch, tail);
+            let fields = (&fields.stage[..], &fields.launch[..]);
+            stage(out, process, &texts.gpu_header, times, fields, tail);
         }
     }
 
@@ -1608,7 +1626,7 @@ impl Packets {
         process: &Process<'_>,
         item: &Item<'_>,
         (event, target, queue): (u64, u64, u32),
-        out: &mut Vec<u8>,
+        out: &mut Line,
     ) {
         let record = &item.record;
         let texts = &self.texts[item.process()];
@@ -1631,9 +1649,15 @@ impl Packets {
         );
         stream_args(&mut launch, 3, process, stream);
         let times = (item.place.start, item.place.end, event);
-        let (tail, outside) = Self::tail(process, record, target);
-        let tail = (&tail, &outside[..]);
-        stage(out, &texts.gpu_header, times, &fields, &launch, tail);
+        let own = record.correlation_id();
+        let tail = LaunchTail {
+            target,
+            own: (target != own).then_some(own),
+            external: record.external_id(),
+            dispatch: None,
+        };
+        let fields = (&fields[..], &launch[..]);
+        stage(out, process, &texts.gpu_header, times, fields, tail);
     }
 
     /// A call: two packets, or one when it waits.
@@ -2115,7 +2139,7 @@ impl Writer for Perfetto<'_> {
     }
 
     fn stitch(&mut self, chunk: &mut Chunk<'_, Decision>) -> Result<(), ExportError> {
-        self.out.give(&mut chunk.bytes)
+        self.out.give(chunk.bytes.finish())
     }
 
     fn bytes(&self) -> u64 {
@@ -2132,16 +2156,16 @@ impl Formatter for Packets {
         process: &Process<'_>,
         item: &Item<'_>,
         decision: Decision,
-        out: &mut Vec<u8>,
+        out: &mut Line,
     ) {
         match decision {
             Decision::Nothing => {}
-            Decision::Host(host) => match item.record.kind() {
+            Decision::Host(host) => out.by_vec(|out| match item.record.kind() {
                 Some(Kind::Api | Kind::OpenCall) => self.call(process, item, host, out),
                 Some(Kind::Mark) => Self::mark(process, item, host, out),
                 Some(Kind::Scratch) => Self::scratch(item, host, out),
                 _ => Self::range(process, item, host, out),
-            },
+            }),
             Decision::Kernel {
                 event,
                 target,

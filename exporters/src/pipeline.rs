@@ -17,6 +17,7 @@ use crate::export::ExportError;
 use crate::model::Process;
 use crate::order::Item;
 use crate::stretch::Stretch;
+use crate::text::Line;
 
 /// About so many bytes of output become one chunk, when several threads share the work and when one does all of it.
 const CHUNK_BYTES: u64 = 512 << 10;
@@ -101,7 +102,7 @@ pub(crate) struct Chunk<'a, D> {
     pub(crate) decisions: Vec<D>,
     inserts: Inserts,
     /// The output.
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Line,
     /// Where each record's event ends in it.
     pub(crate) borders: Vec<usize>,
 }
@@ -112,7 +113,7 @@ impl<D> Chunk<'_, D> {
             items: Vec::new(),
             decisions: Vec::new(),
             inserts: Inserts::default(),
-            bytes: Vec::new(),
+            bytes: Line::new(),
             borders: Vec::new(),
         }
     }
@@ -157,7 +158,7 @@ pub(crate) trait Formatter {
         process: &Process<'_>,
         item: &Item<'_>,
         decision: Self::Decision,
-        out: &mut Vec<u8>,
+        out: &mut Line,
     );
 }
 
@@ -227,14 +228,14 @@ fn format<F: Formatter<Decision: Copy>>(
         bytes,
         borders,
     } = chunk;
-    bytes.clear();
+    bytes.begin();
     borders.clear();
     let mut texts = &inserts.texts[..];
-    let mut add = |insert: &mut Insert, bytes: &mut Vec<u8>| {
+    let mut add = |insert: &mut Insert, bytes: &mut Line| {
         let (text, rest) = texts.split_at(insert.length);
         texts = rest;
-        insert.place = bytes.len();
-        bytes.extend_from_slice(text);
+        insert.place = bytes.place();
+        bytes.text(text);
     };
     let mut inserts = inserts.list.iter_mut().peekable();
     for (at, (item, &decision)) in items.iter().zip(&*decisions).enumerate() {
@@ -242,7 +243,7 @@ fn format<F: Formatter<Decision: Copy>>(
             add(insert, bytes);
         }
         formatter.format(&processes[item.process()], item, decision, bytes);
-        borders.push(bytes.len());
+        borders.push(bytes.place());
     }
     for insert in inserts {
         add(insert, bytes);
@@ -280,7 +281,7 @@ impl<'a, W: Writer> Alone<'a, W> {
             stretch.gather(from..to, &mut chunk.items);
             decide(writer, processes, chunk);
             format(&mut self.formatter, processes, chunk);
-            self.sizes.add(to - from, chunk.bytes.len());
+            self.sizes.add(to - from, chunk.bytes.place());
             writer.stitch(chunk)?;
             tell((to - from) as u64, writer);
             from = to;
@@ -465,7 +466,7 @@ pub(crate) fn shared<'a, W: Writer>(
                 drop(board);
                 done += 1;
                 let records = job.chunk.items.len();
-                sizes.add(records, job.chunk.bytes.len());
+                sizes.add(records, job.chunk.bytes.place());
                 writer.stitch(&mut job.chunk)?;
                 tell(records as u64, writer);
                 spare.push(job.chunk);

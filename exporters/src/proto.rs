@@ -15,94 +15,40 @@ pub(crate) fn varint(out: &mut Vec<u8>, value: u64) {
     } else if value < 0x4000 {
         out.extend_from_slice(&[value as u8 | 0x80, (value >> 7) as u8]);
     } else {
-        long_varint(out, value);
+        let (start, count) = varint_start(value);
+        out.extend_from_slice(&start.to_le_bytes()[..count.min(8)]);
+        if count > 8 {
+            out.extend_from_slice(&varint_end(value).to_le_bytes()[..count - 8]);
+        }
     }
 }
 
-/// A varint of three bytes or more.
+/// The first eight bytes of a varint, the first one lowest, and how many bytes it has in all.
+#[inline(always)]
+pub(crate) fn varint_start(value: u64) -> (u64, usize) {
+    // All groups of seven bits move to their bytes in three steps: halves, quarters, eighths of 56 bits.
+    let mut spread = value & 0x0FFF_FFFF | (value & 0x00FF_FFFF_F000_0000) << 4;
+    spread = spread & 0x0000_3FFF_0000_3FFF | (spread & 0x0FFF_C000_0FFF_C000) << 2;
+    spread = spread & 0x007F_007F_007F_007F | (spread & 0x3F80_3F80_3F80_3F80) << 1;
+    let count = varint_bytes(value);
+    // Each byte but the last says that more follow.
+    let more = 0x8080_8080_8080_8080 & ((1u128 << (8 * (count - 1))) - 1) as u64;
+    (spread | more, count)
+}
+
+/// What follows the first eight bytes of a varint of nine or ten.
 #[inline]
-fn long_varint(out: &mut Vec<u8>, value: u64) {
-    let mut small = Small::new();
-    small.varint(value);
-    out.extend_from_slice(small.as_bytes());
-}
-
-/// A few fields, put together on the stack before they go to the output at once.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Small {
-    bytes: [u8; Self::ROOM],
-    used: usize,
-}
-
-impl Small {
-    const ROOM: usize = 96;
-
-    #[inline]
-    pub(crate) fn new() -> Self {
-        Self {
-            bytes: [0; Self::ROOM],
-            used: 0,
-        }
-    }
-
-    /// The bytes so far.
-    #[inline]
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.used]
-    }
-
-    /// How many bytes there are.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.used
-    }
-
-    /// Appends some bytes; there must be room.
-    #[inline]
-    pub(crate) fn put<const N: usize>(&mut self, bytes: [u8; N]) {
-        self.bytes[self.used..self.used + N].copy_from_slice(&bytes);
-        self.used += N;
-    }
-
-    /// Appends some bytes; there must be room.
-    #[inline]
-    pub(crate) fn put_all(&mut self, bytes: &[u8]) {
-        self.bytes[self.used..self.used + bytes.len()].copy_from_slice(bytes);
-        self.used += bytes.len();
-    }
-
-    /// Appends a varint; there must be room for ten bytes.
-    #[inline]
-    pub(crate) fn varint(&mut self, value: u64) {
-        if value < 0x80 {
-            self.put([value as u8]);
-            return;
-        }
-        // All groups of seven bits move to their bytes in three steps: halves, quarters, eighths of 56 bits.
-        let mut spread = value & 0x0FFF_FFFF | (value & 0x00FF_FFFF_F000_0000) << 4;
-        spread = spread & 0x0000_3FFF_0000_3FFF | (spread & 0x0FFF_C000_0FFF_C000) << 2;
-        spread = spread & 0x007F_007F_007F_007F | (spread & 0x3F80_3F80_3F80_3F80) << 1;
-        let used = varint_bytes(value);
-        if used <= 8 {
-            let more = 0x8080_8080_8080_8080 & ((1u64 << (8 * (used - 1))) - 1);
-            self.put((spread | more).to_le_bytes());
-            self.used -= 8 - used;
-        } else {
-            self.put((spread | 0x8080_8080_8080_8080).to_le_bytes());
-            let rest = value >> 56;
-            if used == 9 {
-                self.put([rest as u8]);
-            } else {
-                self.put([rest as u8 | 0x80, (rest >> 7) as u8]);
-            }
-        }
-    }
+pub(crate) fn varint_end(value: u64) -> u64 {
+    let rest = value >> 56;
+    if rest < 0x80 { rest } else { 0x100 | rest }
 }
 
 /// Bytes that a varint takes.
-#[inline]
+#[inline(always)]
 pub(crate) fn varint_bytes(value: u64) -> usize {
-    (70 - (value | 1).leading_zeros() as usize) / 7
+    // Bits by 7, rounded up: 9 / 64 is near enough a seventh.
+    let bits = 64 - (value | 1).leading_zeros() as usize;
+    (bits * 9 + 64) / 64
 }
 
 /// Appends field `number` with a varint.
@@ -154,6 +100,7 @@ fn lengthen(out: &mut Vec<u8>, start: usize, length: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Line;
 
     #[test]
     fn varints_of_every_length() {
@@ -168,10 +115,16 @@ mod tests {
             (1 << 62, 9),
             (1 << 63, 10),
             (u64::MAX, 10),
-        ] {
-            let mut out = Vec::new();
+        ]
+        .into_iter()
+        .chain((0..64).flat_map(|bit| {
+            [1 << bit, (1 << bit) - 1]
+                .map(|value: u64| (value, value.max(1).ilog2() as usize / 7 + 1))
+        })) {
+            let (mut out, mut line) = (Vec::new(), Line::new());
             varint(&mut out, value);
             assert_eq!((out.len(), varint_bytes(value)), (length, length));
+            assert_eq!(line.begin().varint(value).as_bytes(), out);
             let back = out
                 .iter()
                 .rev()

@@ -22,6 +22,8 @@ use crate::stretch::Stretch;
 
 /// One record in this many at most is looked at for the distribution of times.
 const SAMPLE_STEP_MAX: u64 = 512;
+/// Flags that keep a dispatch or copy from being drawn.
+const HIDING: u16 = flag::UNTIMED | flag::END_BEFORE_START | flag::OUTSIDE_WINDOW;
 /// An end that is known only when all records are.
 pub(crate) const PENDING: u64 = u64::MAX;
 
@@ -102,8 +104,7 @@ impl Shown<'_> {
     #[inline]
     fn hidden(&self, record: &Record<'_>, span: Option<usize>) -> u16 {
         let window = span.map_or((0, u64::MAX), |at| self.spans[at].window);
-        device_flags(record.flags(), record.start(), record.end(), window)
-            & (flag::UNTIMED | flag::END_BEFORE_START | flag::OUTSIDE_WINDOW)
+        device_flags(record.flags(), record.start(), record.end(), window) & HIDING
     }
 
     /// Where open spans of a session end: when it was accounted for, or at its last record.
@@ -222,6 +223,21 @@ pub(crate) struct Scan {
     /// End of the last, vendor ns.
     pub(crate) last_ns: u64,
     pub(crate) samples: Vec<u64>,
+    /// Count of records at which the next sample is due, at the earliest.
+    next_sample: u64,
+}
+
+impl Scan {
+    /// Keeps the start of one record in `step`.
+    #[inline]
+    fn sample(&mut self, step: u64, start: u64) {
+        if self.next_sample <= self.records {
+            self.next_sample = self.records + step - self.records % step;
+            if self.records.is_multiple_of(step) {
+                self.samples.push(start);
+            }
+        }
+    }
 }
 
 impl Default for Scan {
@@ -235,6 +251,7 @@ impl Default for Scan {
             first_ns: u64::MAX,
             last_ns: 0,
             samples: Vec::new(),
+            next_sample: 0,
         }
     }
 }
@@ -405,12 +422,13 @@ impl<'a> Pass<'a> {
         let mut bounds = Vec::with_capacity(runs.len());
         for run in runs {
             let mut covered = (u64::MAX, 0);
-            for entry in shown.trace.entries_of(run..run + 1) {
+            // Not a loop: the iterator's own one knows its inner state.
+            shown.trace.entries_of(run..run + 1).for_each(|entry| {
                 if let Some(place) = self.take(shown, &entry.record) {
                     covered = (covered.0.min(place.start), covered.1.max(place.start));
                     found((place, entry.record));
                 }
-            }
+            });
             bounds.push(covered);
         }
         bounds
@@ -422,7 +440,77 @@ impl<'a> Pass<'a> {
         if !shown.takes_session(record.session()) {
             return None;
         }
-        let kind = record.kind()?;
+        match record.kind()? {
+            kind @ (Kind::Dispatch | Kind::Copy) => self.take_work(shown, record, kind),
+            kind => self.take_other(shown, record, kind),
+        }
+    }
+
+    /// Takes a dispatch or copy.
+    #[inline]
+    fn take_work(&mut self, shown: &Shown<'_>, record: &Record<'_>, kind: Kind) -> Option<Place> {
+        // They have two cells, all of them.
+        let words = record.words().first_chunk::<16>()?;
+        let (start, end, id) = (words[1], words[2], words[3]);
+        let result = &mut self.result;
+        let scan = &mut result.scan;
+        scan.records += 1;
+        let span = shown.span_index(record.session(), &mut self.newest_span);
+        let window = span.map_or((0, u64::MAX), |at| self.spans[at].window);
+        let flags = device_flags(record.flags(), start, end, window);
+        if let Some(at) = span {
+            if flags != 0 {
+                self.reports[at].add(record);
+            } else if kind == Kind::Dispatch {
+                self.reports[at].dispatches.recorded += 1;
+            } else {
+                self.reports[at].copies.recorded += 1;
+            }
+        }
+        let hidden = flags & HIDING;
+        if hidden != 0 {
+            scan.untimed += u64::from(hidden & flag::UNTIMED != 0);
+            scan.end_before_start += u64::from(hidden & flag::END_BEFORE_START != 0);
+            scan.outside_window += u64::from(hidden & flag::OUTSIDE_WINDOW != 0);
+            self.has_strays = true;
+            return None;
+        }
+        self.has_ancestors |= words[4] != 0;
+        let tables = (&mut result.launches, &mut result.drawn);
+        if id == 0 {
+            self.has_strays = true;
+        } else {
+            let tables = (&mut *tables.0, &mut *tables.1);
+            note(&mut self.feeder, tables, Note::Work, id);
+        }
+        if shown.wants_issues && kind == Kind::Dispatch {
+            note(&mut self.feeder, tables, Note::Drawn, words[5]);
+        }
+        let place = (shown.work_agent(record), stream_key(record));
+        if self.newest_place != Some(place) {
+            self.newest_place = Some(place);
+            result.found.agents.insert(place.0);
+            result.found.streams.insert(place.1);
+        }
+        scan.first_ns = scan.first_ns.min(start);
+        scan.last_ns = scan.last_ns.max(end);
+        if let Some(at) = span {
+            let span = &mut self.spans[at];
+            span.newest_ns = span.newest_ns.max(end);
+        }
+        let out = shown.out_ns(start);
+        scan.sample(self.step, out);
+        Some(Place {
+            start: out,
+            end: shown.out_ns(end).max(out),
+            group: Group::Device,
+            process: 0,
+        })
+    }
+
+    /// Takes what is no dispatch and no copy.
+    #[inline]
+    fn take_other(&mut self, shown: &Shown<'_>, record: &Record<'_>, kind: Kind) -> Option<Place> {
         let result = &mut self.result;
         let scan = &mut result.scan;
         let tables = (&mut result.launches, &mut result.drawn);
@@ -451,36 +539,6 @@ impl<'a> Pass<'a> {
                 if self.newest_operation != Some(operation) {
                     self.newest_operation = Some(operation);
                     result.found.operations.insert(operation, ());
-                }
-            }
-            Kind::Dispatch | Kind::Copy => {
-                let hidden = shown.hidden(record, span);
-                if hidden != 0 {
-                    scan.untimed += u64::from(hidden & flag::UNTIMED != 0);
-                    scan.end_before_start += u64::from(hidden & flag::END_BEFORE_START != 0);
-                    scan.outside_window += u64::from(hidden & flag::OUTSIDE_WINDOW != 0);
-                    self.has_strays = true;
-                    return None;
-                }
-                self.has_ancestors |= record.ancestor_id() != 0;
-                if record.correlation_id() == 0 {
-                    self.has_strays = true;
-                } else {
-                    note(
-                        &mut self.feeder,
-                        (&mut *tables.0, &mut *tables.1),
-                        Note::Work,
-                        record.correlation_id(),
-                    );
-                }
-                let place = (shown.work_agent(record), stream_key(record));
-                if self.newest_place != Some(place) {
-                    self.newest_place = Some(place);
-                    result.found.agents.insert(place.0);
-                    result.found.streams.insert(place.1);
-                }
-                if shown.wants_issues && kind == Kind::Dispatch {
-                    note(&mut self.feeder, tables, Note::Drawn, record.dispatch_id());
                 }
             }
             Kind::Enqueue => {
@@ -516,7 +574,7 @@ impl<'a> Pass<'a> {
             scan.last_ns = scan.last_ns.max(start).max(end);
             start
         };
-        if group != Group::Device && self.newest_thread != Some(record.thread()) {
+        if self.newest_thread != Some(record.thread()) {
             self.newest_thread = Some(record.thread());
             result.found.threads.insert(record.thread());
         }
@@ -529,9 +587,7 @@ impl<'a> Pass<'a> {
             }
         }
         let out = shown.out_ns(vendor_ns);
-        if scan.records.is_multiple_of(self.step) {
-            scan.samples.push(out);
-        }
+        scan.sample(self.step, out);
         Some(Place {
             start: out,
             end: shown.end(record, kind, out, &mut self.clock),

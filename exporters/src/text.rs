@@ -3,6 +3,8 @@
 //!
 //! Everything appends to a `Vec<u8>` that the caller reuses; nothing here allocates once that vector has grown.
 
+use crate::proto::{varint_end, varint_start};
+
 /// Two decimal digits for each number below 100.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
@@ -34,26 +36,6 @@ const ESCAPES: [u8; 256] = {
     table[b'\t' as usize] = b't';
     table
 };
-
-/// Powers of ten.
-const POWERS: [u64; 20] = {
-    let mut powers = [1u64; 20];
-    let mut at = 1;
-    while at < 20 {
-        powers[at] = powers[at - 1] * 10;
-        at += 1;
-    }
-    powers
-};
-
-/// How many decimal digits a number has.
-#[inline]
-fn digit_count(value: u64) -> usize {
-    let value = value | 1;
-    let bits = 64 - value.leading_zeros();
-    let below = ((bits * 1233) >> 12) as usize;
-    below + usize::from(value >= POWERS[below])
-}
 
 /// Digits of a number, right-aligned in a small buffer.
 #[derive(Clone, Copy, Debug)]
@@ -118,11 +100,43 @@ impl Digits {
     }
 }
 
-/// An event that is being put together. Numbers are written where they stay: a few small stores that are read back at
-/// once, as copying digits from a buffer of their own does, cost more than the digits themselves.
+/// `.` and three decimal digits for each number below 1000.
+const DECIMALS: [[u8; 4]; 1000] = {
+    let mut decimals = [[b'.'; 4]; 1000];
+    let mut value = 0;
+    while value < 1000 {
+        decimals[value][1] = b'0' + (value / 100) as u8;
+        decimals[value][2] = PAIRS[value % 100][0];
+        decimals[value][3] = PAIRS[value % 100][1];
+        value += 1;
+    }
+    decimals
+};
+
+/// One more than the highest number of eight digits.
+const EIGHT: u64 = 100_000_000;
+
+/// The eight digits of a number below [`EIGHT`], the first one in the lowest byte, as numbers 0 to 9: all are made at
+/// once, halves, quarters and eighths in lanes of one word.
+#[inline]
+fn eight_digits(value: u64) -> u64 {
+    let halves = (value / 10_000) | ((value % 10_000) << 32);
+    // In each 32 bits: hundreds below, the rest above. 10486 / 2^20 is a hundredth, exact below 10,000.
+    let hundreds = ((halves * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let quarters = hundreds | (halves - hundreds * 100) << 16;
+    // In each 16 bits: tens below, the rest above. 103 / 2^10 is a tenth, exact below 100.
+    let tens = ((quarters * 103) >> 10) & 0x000f_000f_000f_000f;
+    tens | (quarters - tens * 10) << 8
+}
+
+/// What turns eight numbers 0 to 9 into digits.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// Text that is being put together: events are written where they stay. A few small stores that are read back at once, as
+/// copying from a buffer of their own does, cost more than the digits themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    /// Longer than what is used, by [`Self::ROOM`] after each text.
+    /// Behind a text it is longer than what is used, by [`Self::ROOM`]: an event begins with a text.
     bytes: Vec<u8>,
     used: usize,
 }
@@ -135,22 +149,36 @@ impl Line {
 
     pub(crate) fn new() -> Self {
         Self {
-            bytes: vec![0; 4096],
+            bytes: Vec::new(),
             used: 0,
         }
     }
 
-    /// Begins another one.
+    /// Begins another text.
     #[inline]
     pub(crate) fn begin(&mut self) -> &mut Self {
         self.used = 0;
-        self
+        self.text(b"")
     }
 
     /// The bytes so far.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
+    }
+
+    /// The bytes so far as a vector. What it is when it comes back does not matter to the text that begins then.
+    pub(crate) fn finish(&mut self) -> &mut Vec<u8> {
+        self.bytes.truncate(self.used);
+        self.used = 0;
+        &mut self.bytes
+    }
+
+    /// Appends what `fill` appends to a vector. Only a text can come next.
+    pub(crate) fn by_vec(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+        self.bytes.truncate(self.used);
+        fill(&mut self.bytes);
+        self.used = self.bytes.len();
     }
 
     /// Appends a text of any length.
@@ -171,28 +199,63 @@ impl Line {
     }
 
     /// Appends a few bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put<const N: usize>(&mut self, bytes: &[u8; N]) -> &mut Self {
-        self.bytes[self.used..self.used + N].copy_from_slice(bytes);
+        self.bytes[self.used..][..N].copy_from_slice(bytes);
         self.used += N;
         self
+    }
+
+    /// Appends the first `count` of eight bytes, the first one lowest.
+    #[inline(always)]
+    fn put_some(&mut self, bytes: u64, count: usize) {
+        self.bytes[self.used..][..8].copy_from_slice(&bytes.to_le_bytes());
+        self.used += count;
+    }
+
+    /// Appends a number below [`EIGHT`] in decimal.
+    #[inline(always)]
+    fn short_number(&mut self, value: u64) {
+        let digits = eight_digits(value);
+        // At least the last digit is written.
+        let zeros = (digits | 1 << 56).trailing_zeros() & !7;
+        self.put_some((digits | ZEROS) >> zeros, 8 - zeros as usize / 8);
     }
 
     /// Appends `value` in decimal.
     #[inline]
     pub(crate) fn number(&mut self, value: u64) -> &mut Self {
-        self.used += digit_count(value);
-        digits_before(&mut self.bytes, self.used, value);
+        if value < EIGHT {
+            self.short_number(value);
+        } else {
+            self.long_number(value);
+        }
         self
+    }
+
+    fn long_number(&mut self, value: u64) {
+        self.number(value / EIGHT);
+        self.put_some(eight_digits(value % EIGHT) | ZEROS, 8);
     }
 
     /// Appends `ns` as microseconds with exactly three decimals.
     #[inline]
     pub(crate) fn micros(&mut self, ns: u64) -> &mut Self {
-        let (whole, rest) = (ns / 1000, (ns % 1000) as usize);
-        self.number(whole);
-        let pair = PAIRS[rest % 100];
-        self.put(&[b'.', b'0' + (rest / 100) as u8, pair[0], pair[1]])
+        self.number(ns / 1000).put(&DECIMALS[(ns % 1000) as usize])
+    }
+
+    /// Appends a varint.
+    #[inline(always)]
+    pub(crate) fn varint(&mut self, value: u64) -> &mut Self {
+        if value < 0x80 {
+            return self.put(&[value as u8]);
+        }
+        let (bytes, count) = varint_start(value);
+        self.put_some(bytes, count.min(8));
+        if count > 8 {
+            self.put_some(varint_end(value), count - 8);
+        }
+        self
     }
 
     /// Appends `[x,y,z]`.
@@ -213,10 +276,48 @@ impl Line {
     #[inline]
     pub(crate) fn again(&mut self, (from, to): (usize, usize)) -> &mut Self {
         let mut copy = [0; Self::AGAIN];
-        copy.copy_from_slice(&self.bytes[from..from + Self::AGAIN]);
-        self.bytes[self.used..self.used + Self::AGAIN].copy_from_slice(&copy);
+        copy.copy_from_slice(&self.bytes[from..][..Self::AGAIN]);
+        self.bytes[self.used..][..Self::AGAIN].copy_from_slice(&copy);
         self.used += to - from;
         self
+    }
+}
+
+/// Writes moments as microseconds with three decimals. Moments that follow each other begin with the same digits, which
+/// are made once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moments {
+    /// Microseconds by [`EIGHT`], and their digits.
+    above: u64,
+    digits: [u8; 16],
+    count: usize,
+}
+
+impl Moments {
+    /// Appends the moment `ns`.
+    #[inline]
+    pub(crate) fn put(&mut self, line: &mut Line, ns: u64) {
+        let (micros, rest) = (ns / 1000, (ns % 1000) as usize);
+        let (above, below) = (micros / EIGHT, micros % EIGHT);
+        if above == 0 {
+            line.short_number(below);
+        } else {
+            if above != self.above {
+                self.find(above);
+            }
+            line.put(&self.digits);
+            line.used -= self.digits.len() - self.count;
+            line.put_some(eight_digits(below) | ZEROS, 8);
+        }
+        line.put(&DECIMALS[rest]);
+    }
+
+    #[cold]
+    fn find(&mut self, above: u64) {
+        let digits = Digits::new(above);
+        let digits = digits.as_bytes();
+        (self.above, self.count) = (above, digits.len());
+        self.digits[..digits.len()].copy_from_slice(digits);
     }
 }
 
@@ -352,7 +453,8 @@ mod tests {
 
     #[test]
     fn lines_hold_numbers_and_texts_of_every_length() {
-        let mut line = Line::new();
+        let (mut line, mut moments) = (Line::new(), Moments::default());
+        line.begin();
         let mut expected = String::new();
         let mut value = 1u64;
         loop {
@@ -360,8 +462,14 @@ mod tests {
                 let before = line.place();
                 line.number(near);
                 let number = (before, line.place());
-                line.put(b":").micros(near).put(b",").again(number);
-                expected += &format!("{near}:{}.{:03},{near}", near / 1000, near % 1000);
+                line.put(b":")
+                    .micros(near)
+                    .put(b",")
+                    .again(number)
+                    .put(b" ");
+                moments.put(&mut line, near);
+                let micros = format!("{}.{:03}", near / 1000, near % 1000);
+                expected += &format!("{near}:{micros},{near} {micros}");
                 line.text(b"");
             }
             match value.checked_mul(10) {
@@ -375,7 +483,40 @@ mod tests {
         expected += &format!("{long}[0,{},10]18446744073709551.615{}", u32::MAX, u64::MAX);
         assert!(line.as_bytes() == expected.as_bytes());
         line.begin().put(b"!");
-        assert_eq!(line.as_bytes(), b"!");
+        line.by_vec(|out| out.extend_from_slice(b"vec"));
+        line.text(b"").put(b"?");
+        assert_eq!(line.as_bytes(), b"!vec?");
+        assert_eq!(line.finish(), b"!vec?");
+        assert_eq!(line.begin().number(1).as_bytes(), b"1");
+    }
+
+    #[test]
+    fn eight_digits_are_those_of_the_number() {
+        let (mut line, mut value) = (Line::new(), 0);
+        while value < EIGHT {
+            line.begin().number(value);
+            assert_eq!(line.as_bytes(), value.to_string().as_bytes());
+            // All of the lower four digits, and many of the upper four with them.
+            value += if value < 20_000 { 1 } else { 9_973 };
+        }
+    }
+
+    #[test]
+    fn moments_of_any_order() {
+        let (mut line, mut moments) = (Line::new(), Moments::default());
+        let mut random = 1u64;
+        for _ in 0..10_000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let ns = random >> (random % 64);
+            line.begin();
+            moments.put(&mut line, ns);
+            assert_eq!(
+                line.as_bytes(),
+                format!("{}.{:03}", ns / 1000, ns % 1000).as_bytes()
+            );
+        }
     }
 
     #[test]
