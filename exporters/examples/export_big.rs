@@ -82,7 +82,7 @@ fn run(traces: &[Trace], out: &Path, threads: usize, written: big::Counts) {
     let counts = if json {
         big::count_json(&report.files).0
     } else {
-        big::count_perfetto(&report.files[0])
+        big::count_perfetto(&report.files)
     };
     // A kernel in another part than its call has no arrow there.
     let whole = big::Counts {

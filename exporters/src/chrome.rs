@@ -630,7 +630,10 @@ impl<'o> Chrome<'o> {
     fn split(&mut self) -> Result<(), ExportError> {
         let least = (self.header.len() + self.rows.len() + self.part_end.len()) as u64;
         if self.out.part_bytes() < least + PART_END_BYTES {
-            return Ok(());
+            return Err(ExportError::PartSize {
+                bytes_max: self.part_bytes_max,
+                needed: least + 2 * PART_END_BYTES,
+            });
         }
         let object = std::mem::take(&mut self.part_end);
         self.end_part(&object)?;

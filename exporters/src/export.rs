@@ -14,6 +14,10 @@ use crate::perfetto::Perfetto;
 /// Default limit of one JSON part, bytes: viewers and readers fail on strings of 2 GB.
 pub const JSON_PART_BYTES_MAX: u64 = 1_900_000_000;
 
+/// Default limit of one part in Perfetto's format, bytes. Its reader takes about eight bytes of memory for each, and has no
+/// more than 16 GB in a browser (4 GB in one whose WebAssembly has 32 bits).
+pub const PERFETTO_PART_BYTES_MAX: u64 = 1_000_000_000;
+
 /// A format that exports can be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -44,6 +48,16 @@ impl Format {
             return None;
         })
     }
+
+    /// The largest part that a file of this format has when nobody says how large, bytes before compression. A region has
+    /// no parts.
+    pub fn part_bytes_max(self) -> u64 {
+        match self {
+            Self::Json | Self::JsonGz => JSON_PART_BYTES_MAX,
+            Self::Perfetto => PERFETTO_PART_BYTES_MAX,
+            Self::Region => u64::MAX,
+        }
+    }
 }
 
 /// How far an export has come.
@@ -66,8 +80,9 @@ pub struct Options<'a> {
     pub session: Option<u64>,
     /// Called now and then, on the calling thread.
     pub progress: Option<&'a dyn Fn(Progress)>,
-    /// Largest JSON part, bytes before compression.
-    pub part_bytes_max: u64,
+    /// Largest part of a file, bytes before compression; none: [`Format::part_bytes_max`]. Further parts lie beside the file,
+    /// `out.json` before `out.part2.json`, and each loads by itself. A region has no parts.
+    pub part_bytes_max: Option<u64>,
     /// Most records that are held in memory at once, to be put into order (about 56 bytes each while they are).
     pub batch_records_max: usize,
     /// Threads that read, sort and format, the calling one included; with more than one, a further one writes, and as many
@@ -81,7 +96,7 @@ impl Default for Options<'_> {
             force: false,
             session: None,
             progress: None,
-            part_bytes_max: JSON_PART_BYTES_MAX,
+            part_bytes_max: None,
             batch_records_max: 3 << 19,
             threads: 1,
         }
@@ -120,7 +135,7 @@ pub struct ExportReport {
     pub ranges: u64,
     /// Marks, allocations and scratch events drawn.
     pub instants: u64,
-    /// Arrows from a call to its kernels and copies.
+    /// Arrows from a call to its kernels and copies; there is none where the two lie in different parts.
     pub arrows: u64,
     /// Kernels and copies without a recorded call.
     pub unlinked: u64,
@@ -178,6 +193,13 @@ pub enum ExportError {
         /// The session.
         session: u64,
     },
+    /// A part of that size has too little room for events beside the names and descriptions that each part repeats.
+    PartSize {
+        /// The limit, bytes.
+        bytes_max: u64,
+        /// What a part repeats, and one event, bytes.
+        needed: u64,
+    },
     /// A region is one process: several cannot become one `.slt`.
     Several,
     /// There was nothing to export.
@@ -201,6 +223,11 @@ impl std::fmt::Display for ExportError {
             Self::NoSession { session } => {
                 write!(f, "exporting session {session}: no input has that session")
             }
+            Self::PartSize { bytes_max, needed } => write!(
+                f,
+                "exporting in parts of at most {bytes_max} bytes: what each part repeats, and one event, take {needed}; allow parts of {}M or more",
+                needed.saturating_mul(4).div_ceil(1 << 20)
+            ),
             Self::Several => f.write_str(
                 "exporting several inputs to one .slt: a region is one process; export them one by one, or to .json or .pftrace",
             ),
@@ -305,12 +332,13 @@ fn write(
     options: &Options<'_>,
 ) -> Result<ExportReport, ExportError> {
     let mut report = model.report();
+    let part_bytes_max = (options.part_bytes_max).unwrap_or_else(|| format.part_bytes_max());
     let (files, bytes) = if format == Format::Perfetto {
-        let mut writer = Perfetto::new(&mut model, output)?;
+        let mut writer = Perfetto::new(&mut model, output, part_bytes_max)?;
         crate::order::walk(&mut model, options, &mut writer)?;
         writer.finish(&mut model, &mut report)?
     } else {
-        let mut writer = Chrome::new(&mut model, output, options.part_bytes_max);
+        let mut writer = Chrome::new(&mut model, output, part_bytes_max);
         writer.begin(&model)?;
         crate::order::walk(&mut model, options, &mut writer)?;
         writer.finish(&mut model, &mut report)?

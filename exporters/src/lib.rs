@@ -26,5 +26,6 @@ mod stretch;
 mod text;
 
 pub use export::{
-    ExportError, ExportReport, Format, JSON_PART_BYTES_MAX, Options, Progress, export, export_to,
+    ExportError, ExportReport, Format, JSON_PART_BYTES_MAX, Options, PERFETTO_PART_BYTES_MAX,
+    Progress, export, export_to,
 };

@@ -13,13 +13,14 @@
 //!    between these two are not written: events are in BOOTTIME already, converted with all anchors, and a reader that
 //!    converts other clocks itself knows only the first and the last one.
 //! 5. Lists in `GpuCorrelation` are not packed.
+//! 6. What is too large for one file becomes several: see [`parts`].
 //!
 //! # Source
 //! google/perfetto, `protos/perfetto/trace/trace_packet.proto`, `.../trace/track_event/*.proto`, `.../trace/gpu/*.proto`;
 //! field numbers as constants below.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use strandline::hash;
 use strandline::record::{Kind, Record, api_arg, domain, high, low};
@@ -34,6 +35,9 @@ use crate::out::Output;
 use crate::pipeline::{Chunk, Formatter, Inserts, What, Writer};
 use crate::proto::{bytes, message, text, uint, varint, varint_bytes};
 use crate::text::{Line, is_utf8};
+use parts::{Closing, Parts, WaitEnd};
+
+mod parts;
 
 /// Field numbers, by message.
 mod field {
@@ -289,8 +293,8 @@ struct StreamRow {
     /// Device and stream.
     key: u64,
     lanes: FlatLanes,
-    /// Ends and event ids of its newest work, for calls that wait for it.
-    recent: [(u64, u64); RECENT],
+    /// Ends, event ids and record numbers of its newest work, for calls that wait for it.
+    recent: [(u64, u64, u64); RECENT],
     next: usize,
 }
 
@@ -298,9 +302,7 @@ struct StreamRow {
 #[derive(Debug)]
 struct Wait {
     start: u64,
-    end: u64,
-    sequence: u64,
-    track: Option<u64>,
+    end: WaitEnd,
     /// Stream, or all of them.
     stream: Option<usize>,
 }
@@ -331,6 +333,8 @@ struct State {
     newest_row: Option<(u64, u32)>,
     /// Names of ranges and marks, numbered after the operations.
     names: IdMap<u64, u32>,
+    /// By call that did not come yet: record numbers of its work that did.
+    early: IdMap<u64, Vec<u64>>,
     /// Calls that wait and whose end is not written yet, and the earliest of their ends.
     waits: Vec<Wait>,
     next_wait_end: u64,
@@ -348,6 +352,16 @@ enum Waiting {
     Nothing,
     Stream,
     Device,
+}
+
+/// Where the call is that work leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// There is none.
+    None,
+    /// The call came before the work, or comes after it.
+    After,
+    Before,
 }
 
 /// What a host event needs to know of those before it.
@@ -382,19 +396,23 @@ pub(crate) enum Decision {
         queue: u32,
         /// True when the kernel has too many shapes, and this one is written out.
         is_odd: bool,
+        link: Link,
     },
     Copy {
         event: u64,
         target: u64,
         queue: u32,
+        link: Link,
     },
 }
 
 /// Writes Perfetto's protobuf.
 #[derive(Debug)]
 pub(crate) struct Perfetto<'o> {
-    out: Output<'o>,
+    parts: Parts<'o>,
     states: Vec<State>,
+    /// Records that were decided.
+    decided: u64,
     report: ExportReport,
     taken_sequences: std::collections::BTreeSet<u64>,
 }
@@ -677,6 +695,58 @@ fn begin_process(block: &mut Vec<u8>, process: &Process<'_>, state: &State) {
     });
 }
 
+/// What a part says of a process at its end.
+fn closing(process: &Process<'_>, sequence: u64) -> Closing {
+    let mut snapshot = Vec::new();
+    if let [_, last] = process.clock_anchors()[..] {
+        packet(&mut snapshot, sequence, NEEDS_STATE, None, |out| {
+            message(out, field::CLOCK_SNAPSHOT, |out| {
+                clocks(out, process, last.vendor_ns, &last);
+            });
+        });
+    }
+    Closing {
+        sequence,
+        prefix: attribute_prefix(process),
+        snapshot,
+        notes: notes(process, sequence),
+        is_closed: false,
+    }
+}
+
+/// What a trace says of its own quality: when each note begins, and its packets.
+fn notes(process: &Process<'_>, sequence: u64) -> VecDeque<(u64, Vec<u8>)> {
+    let mut notes: Vec<_> = process.notes.iter().collect();
+    notes.sort_by_key(|note| (note.start, Reverse(note.end)));
+    let track = unique(process.identity, thing::QUALITY, 0);
+    let encoded = notes.into_iter().map(|note| {
+        let (start, mut block) = (process.out_ns(note.start), Vec::new());
+        let event = |out: &mut Vec<u8>, kind| {
+            message(out, field::TRACK_EVENT, |out| {
+                uint(out, field::EVENT_TYPE, kind);
+                uint(out, field::TRACK_UUID, track);
+                if kind != END {
+                    uint(out, field::CATEGORY_IID, 5);
+                    text(out, field::NAME, note.text.as_bytes());
+                    annotate(out, annotation!("count"), note.count);
+                }
+            });
+        };
+        let kind = if note.end.is_some() { BEGIN } else { INSTANT };
+        packet(&mut block, sequence, NEEDS_STATE, Some(start), |out| {
+            event(out, kind)
+        });
+        if let Some(end) = note.end {
+            let end = process.out_ns(end).max(start);
+            packet(&mut block, sequence, NEEDS_STATE, Some(end), |out| {
+                event(out, END)
+            });
+        }
+        (start, block)
+    });
+    encoded.collect()
+}
+
 /// Which operations of a process wait for the device.
 fn waiting(process: &Process<'_>) -> Vec<Waiting> {
     process
@@ -695,11 +765,16 @@ fn waiting(process: &Process<'_>) -> Vec<Waiting> {
 }
 
 impl<'o> Perfetto<'o> {
-    /// Begins the file: snapshots, metadata, processes, GPUs.
-    pub(crate) fn new(model: &mut Model<'_>, out: Output<'o>) -> Result<Self, ExportError> {
+    /// Begins the file: snapshots, metadata, processes, GPUs. Its parts take no more than `part_bytes_max`.
+    pub(crate) fn new(
+        model: &mut Model<'_>,
+        out: Output<'o>,
+        part_bytes_max: u64,
+    ) -> Result<Self, ExportError> {
         let mut writer = Self {
-            out,
+            parts: Parts::new(out, part_bytes_max),
             states: Vec::new(),
+            decided: 0,
             report: model.report(),
             taken_sequences: std::collections::BTreeSet::new(),
         };
@@ -731,6 +806,7 @@ impl<'o> Perfetto<'o> {
                 row_list: Vec::new(),
                 newest_row: None,
                 names: IdMap::default(),
+                early: IdMap::default(),
                 waits: Vec::new(),
                 next_wait_end: u64::MAX,
                 ranges: RangesById::default(),
@@ -745,8 +821,13 @@ impl<'o> Perfetto<'o> {
             begin_process(&mut text, process, &state);
             writer.states.push(state);
         }
-        writer.begin_file(&mut text, model);
-        writer.out.append(&text)?;
+        let uuid = hash::words(model.processes.iter().map(|process| process.identity));
+        let header = writer.begin_file(text, model);
+        let closings = (model.processes.iter())
+            .zip(&writer.states)
+            .map(|(process, state)| closing(process, state.main));
+        let closings = closings.collect();
+        writer.parts.begin(uuid, header, closings)?;
         Ok(writer)
     }
 
@@ -761,9 +842,10 @@ impl<'o> Perfetto<'o> {
         }
     }
 
-    fn begin_file(&self, block: &mut Vec<u8>, model: &Model<'_>) {
+    /// What a file begins with, before and behind its id; `block` is what processes begin with.
+    fn begin_file(&self, mut block: Vec<u8>, model: &Model<'_>) -> [Vec<u8>; 2] {
         let Some(state) = self.states.first() else {
-            return;
+            return [block, Vec::new()];
         };
         let main = state.main;
         let mut gpus: Vec<Option<&crate::model::Device<'_>>> = Vec::new();
@@ -778,7 +860,7 @@ impl<'o> Perfetto<'o> {
             }
         }
         if !gpus.is_empty() {
-            packet(block, main, NEEDS_STATE, None, |out| {
+            packet(&mut block, main, NEEDS_STATE, None, |out| {
                 message(out, field::GPU_INFO, |out| {
                     for (at, device) in gpus.iter().enumerate() {
                         message(out, 1, |out| gpu_info(out, at, *device));
@@ -786,36 +868,39 @@ impl<'o> Perfetto<'o> {
                 });
             });
         }
-        let uuid = hash::words(model.processes.iter().map(|process| process.identity));
-        packet(block, main, NEEDS_STATE, None, |out| {
-            message(out, field::TRACE_UUID, |out| {
-                uint(out, 1, uuid);
-                uint(out, 2, hash::words([uuid].into_iter()));
-            });
-        });
-        packet(block, main, NEEDS_STATE, None, |out| {
+        let mut behind = Vec::new();
+        packet(&mut behind, main, NEEDS_STATE, None, |out| {
             message(out, field::SYSTEM_INFO, |out| {
                 let version = format!("Strandline {}", env!("CARGO_PKG_VERSION"));
                 bytes(out, 4, version.as_bytes());
             });
         });
         for (process, state) in model.processes.iter().zip(&self.states) {
-            packet(block, state.main, NEEDS_STATE, None, |out| {
+            packet(&mut behind, state.main, NEEDS_STATE, None, |out| {
                 message(out, field::TRACE_ATTRIBUTES, |out| attributes(out, process));
             });
-            let lost: u64 = process
-                .reports
-                .iter()
-                .map(|report| report.lost.total())
-                .fold(0, u64::saturating_add);
-            if lost > 0 {
-                packet(block, state.main, NEEDS_STATE, None, |out| {
-                    message(out, field::TRACE_STATS, |out| {
-                        message(out, 1, |out| uint(out, 19, lost));
-                    });
-                });
-            }
         }
+        let lost = model.processes.iter().map(|process| {
+            let reports = process.reports.iter();
+            reports
+                .map(|report| report.lost.total())
+                .fold(0, u64::saturating_add)
+        });
+        if lost.clone().any(|lost| lost > 0) {
+            packet(&mut behind, main, NEEDS_STATE, None, |out| {
+                message(out, field::TRACE_STATS, |out| {
+                    // One buffer for each process: readers keep one count for each buffer of a file.
+                    for lost in lost {
+                        message(out, 1, |out| {
+                            if lost > 0 {
+                                uint(out, 19, lost);
+                            }
+                        });
+                    }
+                });
+            });
+        }
+        [block, behind]
     }
 
     /// Writes what is left and names the file.
@@ -837,49 +922,13 @@ impl<'o> Perfetto<'o> {
                     .max(started.start);
                 self.range_by_id(process, index, &started, end, true, &mut inserts);
             }
-            let mut text = inserts.take().1;
-            self.notes(process, index, &mut text);
-            if let [_, last] = process.clock_anchors()[..] {
-                let state = &self.states[index];
-                packet(&mut text, state.main, NEEDS_STATE, None, |out| {
-                    message(out, field::CLOCK_SNAPSHOT, |out| {
-                        clocks(out, process, last.vendor_ns, &last);
-                    });
-                });
-            }
-            self.out.append(&text)?;
+            let (list, texts) = inserts.take();
+            self.parts.add_inserts(list, &texts)?;
+            self.parts.end_process(index)?;
         }
         *report = self.report;
-        self.out.commit()
-    }
-
-    fn notes(&self, process: &Process<'_>, index: usize, block: &mut Vec<u8>) {
-        let mut notes: Vec<_> = process.notes.iter().collect();
-        notes.sort_by_key(|note| (note.start, Reverse(note.end)));
-        let main = self.states[index].main;
-        let track = unique(process.identity, thing::QUALITY, 0);
-        for note in notes {
-            let start = process.out_ns(note.start);
-            let event = |out: &mut Vec<u8>, kind| {
-                message(out, field::TRACK_EVENT, |out| {
-                    uint(out, field::EVENT_TYPE, kind);
-                    uint(out, field::TRACK_UUID, track);
-                    if kind != END {
-                        uint(out, field::CATEGORY_IID, 5);
-                        text(out, field::NAME, note.text.as_bytes());
-                        annotate(out, annotation!("count"), note.count);
-                    }
-                });
-            };
-            let kind = if note.end.is_some() { BEGIN } else { INSTANT };
-            packet(block, main, NEEDS_STATE, Some(start), |out| {
-                event(out, kind)
-            });
-            if let Some(end) = note.end {
-                let end = process.out_ns(end).max(start);
-                packet(block, main, NEEDS_STATE, Some(end), |out| event(out, END));
-            }
-        }
+        report.arrows -= self.parts.cut_arrows();
+        self.parts.commit()
     }
 
     /// Index of a thread's state; its first packets are written when it is new.
@@ -997,26 +1046,29 @@ impl<'o> Perfetto<'o> {
         let devices = state.row_list.iter().map(|row| row.key >> 32);
         let one_device = devices.clone().max() == devices.min();
         for wait in waits {
-            if wait.end > now {
-                state.next_wait_end = state.next_wait_end.min(wait.end);
+            let end = wait.end.end;
+            if end > now {
+                state.next_wait_end = state.next_wait_end.min(end);
                 state.waits.push(wait);
                 continue;
             }
-            let mut ids = Vec::new();
+            let mut works = Vec::new();
             for row in &state.row_list {
                 let waited = match wait.stream {
                     Some(stream) => row.key & u64::from(u32::MAX) == stream as u64,
                     // Which device the thread had chosen, no record says.
                     None => one_device,
                 };
-                let within = |(end, _): &&(u64, u64)| (wait.start..=wait.end).contains(end);
-                if waited && let Some((_, id)) = row.recent.iter().filter(within).max() {
-                    ids.push(*id);
+                let within = |work: &&(u64, u64, u64)| (wait.start..=end).contains(&work.0);
+                if waited && let Some(&(_, id, record)) = row.recent.iter().filter(within).max() {
+                    works.push((id, record));
                 }
             }
-            inserts.add(What::Event, |out| {
-                end_packet(out, wait.sequence, wait.end, wait.track, &ids);
+            inserts.add(What::End, |out| {
+                let ids: Vec<u64> = works.iter().map(|work| work.0).collect();
+                end_packet(out, &wait.end, &ids);
             });
+            self.parts.add_end(wait.end, works);
         }
     }
 
@@ -1037,6 +1089,13 @@ impl<'o> Perfetto<'o> {
         } else {
             0
         };
+        let number = self.decided - 1;
+        if count > 0
+            && !state.early.is_empty()
+            && let Some(works) = state.early.remove(&id)
+        {
+            self.parts.add_early(number, works);
+        }
         let waits_for = match state.waiting[operation] {
             Waiting::Nothing => None,
             Waiting::Stream => process.drawn_stream(record).map(Some),
@@ -1046,17 +1105,22 @@ impl<'o> Perfetto<'o> {
         self.report.calls += 1;
         let thread = &mut state.thread_list[at];
         let is_new = !intern(&mut thread.names, operation);
+        if is_new {
+            let name = &process.operations[operation].name;
+            (self.parts).add_name(number, thread.sequence, operation as u64 + 1, name);
+        }
         if let Some(stream) = waits_for {
             // What it waited for is known only when the records have come to its end.
             let (start, end) = (item.place.start, item.place.end);
             state.next_wait_end = state.next_wait_end.min(end);
-            state.waits.push(Wait {
-                start,
-                end,
+            let end = WaitEnd {
+                call: number,
                 sequence: thread.sequence,
+                end,
                 track: (lane > 0).then(|| lane_uuid(process, record.thread(), lane)),
-                stream,
-            });
+            };
+            self.parts.add_wait(end);
+            state.waits.push(Wait { start, end, stream });
         }
         Decision::Host(Host {
             sequence: thread.sequence as u32,
@@ -1080,7 +1144,14 @@ impl<'o> Perfetto<'o> {
         let next = state.names.len() as u32;
         let at = *state.names.entry(item.record.name_id()).or_insert(next);
         let place = process.operations.len() + at as usize;
-        (place, !intern(&mut state.thread_list[thread].names, place))
+        let thread = &mut state.thread_list[thread];
+        let is_new = !intern(&mut thread.names, place);
+        if is_new {
+            let name = process.name(item.record.name_id());
+            let (record, iid) = (self.decided - 1, place as u64 + 1);
+            self.parts.add_name(record, thread.sequence, iid, &name);
+        }
+        (place, is_new)
     }
 
     /// A range, mark or scratch event.
@@ -1342,9 +1413,19 @@ impl<'o> Perfetto<'o> {
         if row.lanes.place(item.place.start, item.place.end) > 0 {
             self.report.overlaps += 1;
         }
-        self.report.unlinked += u64::from(target.is_none());
-        row.recent[row.next % RECENT] = (item.place.end, event);
+        let work = self.decided - 1;
+        row.recent[row.next % RECENT] = (item.place.end, event, work);
         row.next += 1;
+        let link = match target {
+            None => Link::None,
+            Some(call) if state.launches.is_claimed(call) => Link::After,
+            Some(call) => {
+                self.report.before_launch += 1;
+                state.early.entry(call).or_default().push(work);
+                Link::Before
+            }
+        };
+        self.report.unlinked += u64::from(link == Link::None);
         let target = target.unwrap_or(record.correlation_id());
         if record.kind() != Some(Kind::Dispatch) {
             let queue = Self::queue(state, device, COPY_QUEUE);
@@ -1354,6 +1435,7 @@ impl<'o> Perfetto<'o> {
                 event,
                 target,
                 queue: queue.0,
+                link,
             };
         }
         let (number, _) = state.kernel_numbers.of(record.kernel_id());
@@ -1369,6 +1451,7 @@ impl<'o> Perfetto<'o> {
             iid,
             queue,
             is_odd,
+            link,
         }
     }
 
@@ -1780,16 +1863,22 @@ fn span(
         });
     });
     if !host.waits {
-        end_packet(block, sequence, end, track, &[]);
+        let end = WaitEnd {
+            call: 0,
+            sequence,
+            end,
+            track,
+        };
+        end_packet(block, &end, &[]);
     }
 }
 
 /// The end of a span, with the stages it waited for.
-fn end_packet(out: &mut Vec<u8>, sequence: u64, end: u64, track: Option<u64>, waited: &[u64]) {
-    packet(out, sequence, NEEDS_STATE, Some(end), |out| {
+fn end_packet(out: &mut Vec<u8>, end: &WaitEnd, waited: &[u64]) {
+    packet(out, end.sequence, NEEDS_STATE, Some(end.end), |out| {
         message(out, field::TRACK_EVENT, |out| {
             uint(out, field::EVENT_TYPE, END);
-            if let Some(track) = track {
+            if let Some(track) = end.track {
                 uint(out, field::TRACK_UUID, track);
             }
             if !waited.is_empty() {
@@ -1998,16 +2087,21 @@ fn gpu_info(out: &mut Vec<u8>, at: usize, device: Option<&crate::model::Device<'
     }
 }
 
-/// The trace's own metadata; keys begin with the process, so that several processes do not overwrite each other.
-fn attributes(out: &mut Vec<u8>, process: &Process<'_>) {
-    let header = process.trace.header();
-    let prefix = match header.rank {
+/// What the keys of a process's attributes begin with, so that several processes do not overwrite each other.
+fn attribute_prefix(process: &Process<'_>) -> String {
+    match process.trace.header().rank {
         rank if rank >= 0 => format!("strandline.rank{rank}.{:08x}", process.identity as u32),
         _ => format!(
             "strandline.pid{}.{:08x}",
             process.pid, process.identity as u32
         ),
-    };
+    }
+}
+
+/// The trace's own metadata.
+fn attributes(out: &mut Vec<u8>, process: &Process<'_>) {
+    let header = process.trace.header();
+    let prefix = attribute_prefix(process);
     let mut string = |key: &str, value: &str| {
         message(out, 1, |out| {
             bytes(out, 1, format!("{prefix}.{key}").as_bytes());
@@ -2092,6 +2186,7 @@ impl Writer for Perfetto<'_> {
         inserts: &mut Inserts,
     ) -> Decision {
         let (index, record, start) = (item.process(), &item.record, item.place.start);
+        self.decided += 1;
         if start >= self.states[index].next_wait_end {
             self.settle_waits(index, start, inserts);
         }
@@ -2139,11 +2234,11 @@ impl Writer for Perfetto<'_> {
     }
 
     fn stitch(&mut self, chunk: &mut Chunk<'_, Decision>) -> Result<(), ExportError> {
-        self.out.give(chunk.bytes.finish())
+        self.parts.stitch(chunk)
     }
 
     fn bytes(&self) -> u64 {
-        self.out.bytes()
+        self.parts.bytes()
     }
 }
 
@@ -2173,6 +2268,7 @@ impl Formatter for Packets {
                 iid,
                 queue,
                 is_odd,
+                ..
             } => {
                 let ids = (number, iid, queue);
                 self.kernel(process, item, (event, target), ids, is_odd, out);
@@ -2181,6 +2277,7 @@ impl Formatter for Packets {
                 event,
                 target,
                 queue,
+                ..
             } => self.copy(process, item, (event, target, queue), out),
         }
     }

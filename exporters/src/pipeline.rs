@@ -35,6 +35,8 @@ const AHEAD: usize = 16;
 pub(crate) enum What {
     /// An event.
     Event,
+    /// The end of an earlier record's event.
+    End,
     /// A name or description that later parts must say again.
     Definition,
     /// The end of an arrow on the event of an earlier record, with that record's number in the whole export.

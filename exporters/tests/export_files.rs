@@ -37,7 +37,7 @@ fn parts_load_by_themselves_and_lose_nothing() {
     let folder = Folder::new();
     let path = folder.file("out.json");
     let options = Options {
-        part_bytes_max: 400_000,
+        part_bytes_max: Some(400_000),
         ..Options::default()
     };
     let report = export(&[trace], &path, &options).unwrap();
@@ -82,7 +82,7 @@ fn a_shorter_export_with_force_leaves_no_part_of_a_longer_one() {
     let folder = Folder::new();
     let path = folder.file("out.json");
     let options = Options {
-        part_bytes_max: 400_000,
+        part_bytes_max: Some(400_000),
         force: true,
         ..Options::default()
     };
@@ -132,7 +132,7 @@ fn a_part_that_is_in_the_way_undoes_the_export() {
     let folder = Folder::new();
     std::fs::write(folder.file("out.part2.json"), b"mine").unwrap();
     let options = Options {
-        part_bytes_max: 400_000,
+        part_bytes_max: Some(400_000),
         ..Options::default()
     };
     let error = export(&[many(4_000)], &folder.file("out.json"), &options).unwrap_err();

@@ -5,11 +5,13 @@
 
 mod export_support;
 
+use export_support::mixed::mixed_of;
 use export_support::*;
 use strandline::builder::Builder;
 use strandline::loss::{LossReason, Losses};
 use strandline::record::{Kind, domain, flag, pair};
 use strandline::{Proof, SessionEnd, Trace, Verdict, Work};
+use strandline_exporters::{Options, export};
 
 /// Exports to both formats, and lets the trace processor look at them.
 fn check(traces: &[Trace]) {
@@ -20,6 +22,48 @@ fn check(traces: &[Trace]) {
         let (path, _) = export_named(traces, &folder, name);
         run_reader("check_processor.py", &path, &truth);
     }
+}
+
+/// As [`check`], in parts: each is loaded by itself.
+fn check_parts(traces: &[Trace], limits: &[(&str, u64)], parts_min: usize) {
+    let folder = Folder::new();
+    let truth = folder.file("truth.jsonl");
+    write_truths(traces, &truth);
+    for &(name, limit) in limits {
+        let path = folder.file(name);
+        let options = Options {
+            part_bytes_max: Some(limit),
+            ..Options::default()
+        };
+        let report = export(traces, &path, &options).unwrap();
+        assert!(report.files.len() >= parts_min, "{:?}", report.files);
+        run_reader("check_processor.py", &path, &truth);
+    }
+}
+
+/// Everything at once, with calls that wait and work that is early on every border.
+#[test]
+fn parts() {
+    check_parts(
+        &[mixed_of(600, 4242, 5).trace()],
+        &[("out.pftrace", 80_000)],
+        4,
+    );
+    let traces = [
+        mixed_of(300, 4242, 5).trace(),
+        mixed_of(300, 4300, 9).trace(),
+    ];
+    check_parts(&traces, &[("out.pftrace", 130_000)], 3);
+}
+
+/// A training step, in parts that begin and end anywhere in it.
+#[test]
+fn parts_of_a_training_step() {
+    check_parts(
+        &[mix(5, 90, 4).trace()],
+        &[("out.pftrace", 60_000), ("out.json", 300_000)],
+        3,
+    );
 }
 
 #[test]

@@ -334,36 +334,55 @@ pub fn count_json(parts: &[impl AsRef<Path>]) -> (Counts, u64) {
     (sum, events)
 }
 
-/// What an export to Perfetto's protobuf holds. Marks and calls are told apart by their event type.
-pub fn count_perfetto(path: &Path) -> Counts {
-    let bytes = std::fs::read(path).expect("a trace");
-    let (mut counts, mut rest) = (Counts::default(), &bytes[..]);
-    while !rest.is_empty() {
-        let (number, mut packet) = field(&mut rest);
-        assert_eq!(number, 1);
-        while !packet.is_empty() {
-            match field(&mut packet) {
-                (53, _) => counts.kernels += 1,
-                (11, mut event) => {
-                    while !event.is_empty() {
-                        match field(&mut event) {
-                            // The type: begin and instant.
-                            (9, [1]) => counts.calls += 1,
-                            (9, [3]) => counts.marks += 1,
-                            (3000, mut work) => {
-                                while !work.is_empty() {
-                                    counts.arrows += u64::from(field(&mut work).0 == 1);
-                                }
+/// What the parts of an export to Perfetto's protobuf hold. Marks and calls are told apart by their event type; an arrow is
+/// where a part has a call and the work that it names.
+pub fn count_perfetto(parts: &[impl AsRef<Path>]) -> Counts {
+    let mut sum = Counts::default();
+    for part in parts {
+        let bytes = std::fs::read(part).expect("a trace");
+        let (mut rest, before) = (&bytes[..], sum.records());
+        // What the calls name, and what there is.
+        let (mut named, mut ids) = (Vec::new(), Vec::new());
+        while !rest.is_empty() {
+            let (number, mut packet) = field(&mut rest);
+            assert_eq!(number, 1);
+            while !packet.is_empty() {
+                match field(&mut packet) {
+                    (53, mut stage) => {
+                        sum.kernels += 1;
+                        while !stage.is_empty() {
+                            if let (1, mut id) = field(&mut stage) {
+                                ids.push(varint(&mut id));
                             }
-                            _ => {}
                         }
                     }
+                    (11, mut event) => {
+                        while !event.is_empty() {
+                            match field(&mut event) {
+                                // The type: begin and instant.
+                                (9, [1]) => sum.calls += 1,
+                                (9, [3]) => sum.marks += 1,
+                                (3000, mut work) => {
+                                    while !work.is_empty() {
+                                        if let (1, mut id) = field(&mut work) {
+                                            named.push(varint(&mut id));
+                                        }
+                                    }
+                                }
+                                _ => {}
+                            }
+                        }
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
         }
+        ids.sort_unstable();
+        let found = named.iter().filter(|id| ids.binary_search(id).is_ok());
+        sum.arrows += found.count() as u64;
+        assert!(sum.records() > before, "a part has events");
     }
-    counts
+    sum
 }
 
 fn varint(bytes: &mut &[u8]) -> u64 {

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub mod mixed;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -452,7 +454,7 @@ fn varint(bytes: &mut &[u8]) -> u64 {
 }
 
 /// A render stage as an importer sees it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stage {
     pub event_id: u64,
     pub start: u64,
@@ -470,7 +472,7 @@ pub struct Stage {
 }
 
 /// A span or instant on a track.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slice {
     pub track: u64,
     pub start: u64,
@@ -494,6 +496,7 @@ pub struct Imported {
     pub sequences: Vec<u64>,
     pub lost: u64,
     pub memory: Vec<(u64, u64, u64, u64)>,
+    pub uuids: Vec<(u64, u64)>,
 }
 
 impl Imported {
@@ -627,6 +630,10 @@ pub fn import(bytes: &[u8]) -> Imported {
                 let before = out.attributes.insert(attribute.text(1).unwrap(), value);
                 assert!(before.is_none());
             }
+        }
+        if let Some(uuid) = packet.message(89) {
+            out.uuids
+                .push((uuid.number(1).unwrap(), uuid.number(2).unwrap()));
         }
         if let Some(stats) = packet.message(35) {
             for buffer in stats.all(1) {

@@ -2,6 +2,9 @@
 
 usage: check_processor.py EXPORT [TRUTH.jsonl]
 
+Further parts of the export (`out.part2.pftrace` beside `out.pftrace`) are loaded each by itself, and what is counted is counted
+over all of them.
+
 `STRANDLINE_TRACE_PROCESSOR` names a `trace_processor_shell` of v56 or later; without it the check is skipped. Without the
 truth, what depends on it is printed and not compared.
 """
@@ -42,9 +45,6 @@ BOTH = {
 
 # What must find nothing in Perfetto's own format; see the names.
 PROTO = {
-    "launches that name work and reach none": """select 1 from thread_slice l where
-        extract_arg(l.arg_set_id, 'gpu_correlation.render_stage_submission_event_ids[0]') is not null and not exists
-        (select 1 from flow f join gpu_slice s on s.id = f.slice_in where f.slice_out = l.id)""",
     "work with two launches": f"select 1 from ({LAUNCHES}) group by slice_in having count(*) > 1",
     "arrows between processes": """select 1 from flow f join gpu_slice s on s.id = f.slice_in
         join thread_slice l on l.id = f.slice_out where l.upid is not s.upid""",
@@ -70,6 +70,13 @@ PROTO = {
     "counters that fall below zero": "select 1 from counter where value < 0",
 }
 
+# The same, where the work cannot lie in another part.
+PROTO_WHOLE = {
+    "launches that name work and reach none": """select 1 from thread_slice l where
+        extract_arg(l.arg_set_id, 'gpu_correlation.render_stage_submission_event_ids[0]') is not null and not exists
+        (select 1 from flow f join gpu_slice s on s.id = f.slice_in where f.slice_out = l.id)""",
+}
+
 # What must find nothing in Chrome's JSON.
 JSON = {
     "work with two launches": "select slice_in from flow group by 1 having count(*) > 1",
@@ -91,6 +98,8 @@ PROTO_FIGURES = {
     "copy ns": f"select coalesce(sum(dur), 0) from ({STAGES}) where render_stage_category <> 2",
     "ns between starts": f"select coalesce(max(ts) - min(ts), 0) from ({STAGES})",
     "arrows": f"select count(*) from ({LAUNCHES})",
+    "work that launches name": """select count(*) from thread_slice l join args a on a.arg_set_id = l.arg_set_id
+        where a.key glob 'gpu_correlation.render_stage_submission_event_ids*'""",
     "lost": "select coalesce(sum(value), 0) from stats where name = 'traced_buf_trace_writer_packet_loss'",
     "work that starts before its launch": """select count(*) from flow f join gpu_slice s on s.id = f.slice_in
         join thread_slice l on l.id = f.slice_out where s.ts < l.ts""",
@@ -133,7 +142,7 @@ def ask(processor, path, nothing, figures):
     return found
 
 
-def expected(truth_path):
+def expected(truth_path, in_parts):
     about, rows = truth.load(truth_path)
     kernels, copies = truth.of(rows, "dispatch"), truth.of(rows, "copy")
     calls = {(row.get("process", 0), row["correlation"]) for row in truth.of(rows, "api")} - {(0, 0)}
@@ -145,11 +154,14 @@ def expected(truth_path):
         "kernel ns": length(kernels),
         "copies": len(copies),
         "copy ns": length(copies),
-        "arrows": sum(joined(row) for row in kernels + copies),
+        "work that launches name": sum(joined(row) for row in kernels + copies),
         "lost": about["lost"],
     }
+    # No arrow leads from one part to another.
+    if not in_parts:
+        wanted["arrows"] = wanted["work that launches name"]
     # Clocks of several processes are shifted against each other.
-    if all(row.get("process", 0) == 0 for row in rows):
+    if not in_parts and all(row.get("process", 0) == 0 for row in rows):
         wanted["ns between starts"] = max(starts, default=0) - min(starts, default=0)
     return wanted
 
@@ -159,19 +171,30 @@ def main(path, truth_path=None):
     if not processor:
         truth.skip("STRANDLINE_TRACE_PROCESSOR does not name a trace_processor_shell")
     proto = path.endswith(".pftrace")
+    parts = [path]
+    while os.path.exists(further := f".part{len(parts) + 1}".join(os.path.splitext(path))):
+        parts.append(further)
     nothing = BOTH | (PROTO if proto else JSON)
+    if proto and len(parts) == 1:
+        nothing |= PROTO_WHOLE
     figures = PROTO_FIGURES if proto else JSON_FIGURES
-    found = ask(processor, path, nothing, figures)
+    loads = [ask(processor, part, nothing, figures) for part in parts]
     wrong = []
-    wanted = expected(truth_path) if truth_path else {}
+    wanted = expected(truth_path, len(parts) > 1) if truth_path else {}
     for what in figures:
-        said = f"{what}: {found[what][0]}"
-        if what in wanted and wanted[what] != found[what][0]:
+        values = [found[what][0] for found in loads]
+        # Every part says what was lost of the whole.
+        value = values[0] if what == "lost" and len(set(values)) == 1 else sum(values)
+        said = f"{what}: {value}"
+        if len(parts) > 1:
+            said += f" in {len(parts)} parts, {min(values)} to {max(values)} in one"
+        if what in wanted and wanted[what] != value:
             wrong.append(f"{said}, expected {wanted[what]}")
         print(said + (", as expected" if what in wanted else ""))
     for what in nothing:
-        count, first = found[what]
+        count = sum(found[what][0] for found in loads)
         if count:
+            first = next(found[what][1] for found in loads if found[what][0])
             wrong.append(f"{what}: {count}, the first: {first}")
         print(f"{what}: {count}")
     if wrong:
