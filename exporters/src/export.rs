@@ -225,7 +225,7 @@ impl std::fmt::Display for ExportError {
             }
             Self::PartSize { bytes_max, needed } => write!(
                 f,
-                "exporting in parts of at most {bytes_max} bytes: what each part repeats, and one event, take {needed}; allow parts of {}M or more",
+                "exporting in parts of at most {bytes_max} bytes: what each part repeats, and one event, take {needed}, which leaves too little for the rest; allow parts of {}M or more",
                 needed.saturating_mul(4).div_ceil(1 << 20)
             ),
             Self::Several => f.write_str(

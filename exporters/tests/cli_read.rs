@@ -305,6 +305,64 @@ fn exports_have_the_format_of_their_name_and_replace_nothing_unasked() {
 }
 
 #[test]
+fn a_large_export_comes_in_parts_of_the_size_that_was_asked_for() {
+    let folder = Folder::new("parts");
+    folder.region("run.slt", &session(30_000, 30_000, 0));
+    let export = |out: &str, size: &str| {
+        let arguments = ["export", "run.slt", "-o", out, "--force", "--part-size"];
+        folder.run(&[&arguments[..], &[size]].concat())
+    };
+    for (out, further) in [
+        ("out.pftrace", "out.part2.pftrace"),
+        ("out.json", "out.part2.json"),
+        ("out.json.gz", "out.part2.json.gz"),
+    ] {
+        let done = export(out, "1M");
+        assert_eq!(done.code, Some(0), "{done:?}");
+        for name in [out, further] {
+            assert!(done.err.contains(&format!("wrote {name}\n")), "{done:?}");
+            assert!(fs::metadata(folder.path(name)).unwrap().len() <= 1 << 20);
+        }
+        let done = export(out, "1G");
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(!folder.path(further).exists(), "parts of the longer one go");
+    }
+    for (out, size, parts) in [
+        ("a.json", "1023K", &["--part-size", "at least 1M"][..]),
+        ("a.json", "1 GB", &["--part-size", "such as 400M"]),
+        ("-", "2M", &["standard output has no parts", "name a file"]),
+        ("a.slt", "2M", &["a region has no parts", "--part-size"]),
+    ] {
+        let done = export(out, size);
+        assert_eq!(done.code, Some(2), "{done:?}");
+        for part in parts {
+            assert!(done.err.contains(part), "{part}: {done:?}");
+        }
+        assert!(!folder.path(out).exists());
+    }
+}
+
+/// Names that each part has to repeat, and more of them than a part may be large.
+#[test]
+fn a_part_size_that_is_too_small_is_refused_with_one_that_does() {
+    let folder = Folder::new("small-parts");
+    let mut region = session(1, 1, 0);
+    for id in 1..=5_000u64 {
+        let name = region.string(format!("{id:0300}").as_bytes());
+        let start = 1_000_000 + id * 100;
+        region.record(0, Kind::Mark, 1, &[start, 0, 0, 0, 0, name, pair(0, 4242)]);
+    }
+    folder.region("run.slt", &region);
+    let arguments = ["export", "run.slt", "-o", "out.pftrace", "--part-size"];
+    let done = folder.run(&[&arguments[..], &["1M"]].concat());
+    let needed = "writing out.pftrace in parts of 1048576 bytes";
+    done.fails(1, &[needed, "give --part-size 4M or more"]);
+    assert!(!folder.path("out.pftrace").exists(), "{done:?}");
+    let done = folder.run(&[&arguments[..], &["4M"]].concat());
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+#[test]
 fn an_output_that_cannot_be_is_refused_and_nothing_is_left_behind() {
     let folder = Folder::new("unwritable");
     folder.region("run.slt", &session(8, 8, 0));

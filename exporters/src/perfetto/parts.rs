@@ -4,7 +4,7 @@
 //! losses; sequences start anew) and with all names and descriptions that came up in the parts before it, and it ends
 //! with the last clock snapshots. A file that needs no second part has the same bytes with any limit.
 //!
-//! An event lies in one part: whole, in the order of starts. What concerns two events at once:
+//! An event lies in one part, whole: where it starts, ranges by id where they end. What concerns two events at once:
 //!
 //! * A launch names its work by ids that are known before the work comes. Where the two lie in different parts, readers
 //!   find no work of that id, or no launch, and draw no arrow.

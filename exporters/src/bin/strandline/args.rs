@@ -157,6 +157,7 @@ Examples:
   strandline export run.slt -o run.pftrace              # Perfetto protobuf
   strandline export run.slt -o run.json.gz              # Chrome JSON, kineto's dialect
   strandline export run.*.slt -o all.pftrace            # several processes on one timeline
+  strandline export big.slt -o big.pftrace --part-size 400M   # big.pftrace, big.part2.pftrace, ...
   strandline export run.slt -o - | gzip > run.json.gz   # Chrome JSON to standard output", after_help = TRACE_CODES)]
 pub(crate) struct Export {
     /// Region files (.slt)
@@ -171,6 +172,12 @@ pub(crate) struct Export {
     /// Threads that read, sort and compress [default: as many as there are cores, at most 8]; the file is the same for any number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
+    /// Largest file, before compression: bytes, or with K, M or G, at least 1M. What is larger becomes OUT,
+    /// OUT-stem.part2.ext and so on; each part loads by itself, and each event is in one of them. Perfetto's UI needs about
+    /// eight bytes of memory for a byte of .pftrace; give more to have one file, less for a small browser [default: 1000000000
+    /// for .pftrace, 1900000000 for .json and .json.gz]
+    #[arg(long, value_name = "SIZE", value_parser = part_size)]
+    pub(crate) part_size: Option<u64>,
 }
 
 /// Reads what a dead process left behind: what every thread was inside of, and what was recorded.
@@ -255,6 +262,20 @@ fn size(text: &str) -> Result<String, String> {
     }
 }
 
+/// Least size of a part, bytes: below it, names that each part repeats would be most of it.
+const PART_BYTES_MIN: u64 = 1 << 20;
+
+/// Reads the size of a part.
+fn part_size(text: &str) -> Result<u64, String> {
+    match strandline::settings::parse_bytes(text) {
+        None => Err("expected bytes, or a number with K, M or G, such as 400M".to_owned()),
+        Some(bytes) if bytes < PART_BYTES_MIN => {
+            Err("expected at least 1M: every part repeats the names of its events".to_owned())
+        }
+        Some(bytes) => Ok(bytes),
+    }
+}
+
 /// Kinds that the tool library knows; with any other it would stay off.
 const KINDS: [&str; 9] = [
     "hip", "compiler", "dispatch", "copy", "alloc", "scratch", "marker", "roctx", "all",
@@ -303,6 +324,27 @@ mod tests {
             "99999999999999999999",
         ] {
             assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_of_parts() {
+        assert_eq!(part_size("1M"), Ok(1 << 20));
+        assert_eq!(part_size("64G"), Ok(64 << 30));
+        assert_eq!(part_size("2000000000"), Ok(2_000_000_000));
+        for bad in [
+            "",
+            "0",
+            "1023K",
+            "1.5G",
+            "-1M",
+            "400MB",
+            "99999999999999999999",
+        ] {
+            assert!(
+                part_size(bad).unwrap_err().starts_with("expected "),
+                "{bad}"
+            );
         }
     }
 

@@ -11,7 +11,7 @@ use strandline_exporters::{ExportError, ExportReport, Format, Options};
 
 use crate::args;
 use crate::counts::Counts;
-use crate::failure::{Failure, advice, reason, say};
+use crate::failure::{Failure, advice, code, reason, say};
 use crate::{input, progress};
 
 /// Extensions of the formats that can be written.
@@ -19,6 +19,7 @@ const FORMATS: [&str; 4] = [".json.gz", ".json", ".pftrace", ".slt"];
 
 /// Runs the command.
 pub(crate) fn run(args: &args::Export) -> Result<u8, Failure> {
+    check_parts(args)?;
     let target = if args.out.as_os_str() == "-" {
         None
     } else {
@@ -32,17 +33,22 @@ pub(crate) fn run(args: &args::Export) -> Result<u8, Failure> {
         .map(|path| input::open(path))
         .collect::<Result<_, _>>()?;
     let mut counts = Counts::default();
+    let options = Options {
+        force: args.force,
+        threads: args.threads.map_or_else(threads, usize::from),
+        part_bytes_max: args.part_size,
+        ..Options::default()
+    };
     let report = match &target {
         Some(target) => {
-            let threads = args.threads.map_or_else(threads, usize::from);
-            let report = target.write(&traces, args.force, threads)?;
+            let report = target.write_with(&traces, &options)?;
             for file in &report.files {
                 say(format_args!("wrote {}", file.display()));
             }
             Some(report)
         }
         None => {
-            to_stdout(&traces, args.threads.map_or_else(threads, usize::from))?;
+            to_stdout(&traces, &options)?;
             None
         }
     };
@@ -58,6 +64,27 @@ pub(crate) fn run(args: &args::Export) -> Result<u8, Failure> {
     say(counts.loss_line());
     say(counts.verdict_line());
     Ok(counts.code())
+}
+
+/// Refuses a size of parts where there are none.
+fn check_parts(args: &args::Export) -> Result<(), Failure> {
+    let (what, instead) = match args.out.as_os_str() {
+        _ if args.part_size.is_none() => return Ok(()),
+        out if out == "-" => ("standard output", "name a file, or leave --part-size out"),
+        _ if args
+            .out
+            .extension()
+            .is_some_and(|extension| extension == "slt") =>
+        {
+            (
+                "a region",
+                "leave --part-size out, or choose .json or .pftrace",
+            )
+        }
+        _ => return Ok(()),
+    };
+    let text = format!("{what} has no parts; {instead}");
+    Err(Failure::new(text).with_code(code::USAGE))
 }
 
 /// Threads that an export gets when nobody says how many: more than this wait for the one that writes.
@@ -165,16 +192,21 @@ impl Target {
         force: bool,
         threads: usize,
     ) -> Result<ExportReport, Failure> {
-        for trace in traces {
-            self.refuse_input(trace)?;
-        }
         let options = Options {
             force,
             threads,
             ..Options::default()
         };
+        self.write_with(traces, &options)
+    }
+
+    /// As [`Target::write`], with all options.
+    fn write_with(&self, traces: &[Trace], options: &Options<'_>) -> Result<ExportReport, Failure> {
+        for trace in traces {
+            self.refuse_input(trace)?;
+        }
         progress::during(&format!("writing {}", self.path.display()), || {
-            strandline_exporters::export(traces, &self.path, &options)
+            strandline_exporters::export(traces, &self.path, options)
         })
         .map_err(|error| self.describe(&error))
     }
@@ -198,19 +230,20 @@ impl Target {
         match error {
             ExportError::Exists { .. } => self.exists(),
             ExportError::Io { doing, path, error } => Failure::io(doing, path, error),
+            ExportError::PartSize { bytes_max, needed } => Failure::new(format!(
+                "writing {} in parts of {bytes_max} bytes: what each part repeats, and one event, take {needed}, which leaves too little for the rest; give --part-size {}M or more",
+                self.path.display(),
+                needed.saturating_mul(4).div_ceil(1 << 20),
+            )),
             other => Failure::new(other.to_string()),
         }
     }
 }
 
 /// Writes Chrome JSON to standard output.
-fn to_stdout(traces: &[Trace], threads: usize) -> Result<(), Failure> {
+fn to_stdout(traces: &[Trace], options: &Options<'_>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    let options = Options {
-        threads,
-        ..Options::default()
-    };
-    match strandline_exporters::export_to(traces, Format::Json, &mut out, &options) {
+    match strandline_exporters::export_to(traces, Format::Json, &mut out, options) {
         Ok(_) => out.flush().map_err(|error| Failure::stdout(&error)),
         Err(ExportError::Io { error, .. }) => Err(Failure::stdout(&error)),
         Err(error) => Err(Failure::new(error.to_string())),

@@ -5,10 +5,12 @@ use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
-/// Exit codes of the command, as `docs/cli.md` lists them. Wrong usage is clap's own: 2.
+/// Exit codes of the command, as `docs/cli.md` lists them.
 pub(crate) mod code {
     pub(crate) const FINE: u8 = 0;
     pub(crate) const COULD_NOT: u8 = 1;
+    /// clap's own, for what it finds.
+    pub(crate) const USAGE: u8 = 2;
     pub(crate) const NOT_WHOLE: u8 = 3;
     pub(crate) const RECORDING_FAILED: u8 = 125;
     pub(crate) const NOT_RUNNABLE: u8 = 126;
