@@ -209,8 +209,8 @@ impl Control {
     }
 }
 
-/// What travels in the SDK's `user_data` from a first callback to the last: the session's low 16 bits and 48 bits of
-/// the caller's. All zero = no session saw it.
+/// What travels in the SDK's `user_data` from a first callback to the last: 48 bits of the caller's, and below them the
+/// session's low 16 bits. All zero = no session saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Token(pub u64);
@@ -221,7 +221,7 @@ impl Token {
 
     #[inline(always)]
     pub(crate) fn new(session: u32, payload: u64) -> Self {
-        Self(u64::from(session as u16) << 48 | payload & 0xffff_ffff_ffff)
+        Self(payload << 16 | u64::from(session as u16))
     }
 
     /// True when no session saw the first callback.
@@ -232,19 +232,20 @@ impl Token {
 
     #[inline(always)]
     pub(crate) fn session(self) -> u16 {
-        (self.0 >> 48) as u16
+        self.0 as u16
     }
 
     /// The whole number of ticks whose low 48 bits travelled: the newest such before `end`.
     #[inline(always)]
     pub(crate) fn start_before(self, end: u64) -> u64 {
-        end.wrapping_sub(end.wrapping_sub(self.0) & 0xffff_ffff_ffff)
+        // The ones below keep the session's bits from borrowing.
+        end.wrapping_sub((end << 16 | 0xffff).wrapping_sub(self.0) >> 16)
     }
 
     /// The 48 bits that the first callback put in.
     #[inline(always)]
     pub fn payload(self) -> u64 {
-        self.0 & 0xffff_ffff_ffff
+        self.0 >> 16
     }
 }
 
@@ -265,6 +266,18 @@ mod tests {
             }
         }
         assert_eq!(Token::new(3, u64::MAX).payload(), (1 << 48) - 1);
+        for session in [1, 3, 0xffff, 0x1_0000, 0x1_0001] {
+            for (start, end) in [
+                (0, 0),
+                (5, 5),
+                (5, 70_000),
+                ((1 << 48) - 1, 1 << 48),
+                (u64::MAX - 3, u64::MAX),
+                (1 << 50, (1 << 50) + (1 << 48) - 1),
+            ] {
+                assert_eq!(Token::new(session, start).start_before(end), start);
+            }
+        }
     }
 
     #[test]

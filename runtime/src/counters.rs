@@ -39,7 +39,7 @@ pub enum Counter {
     LastArrivalTicks = 11,
     /// All other records stored.
     OtherRecorded = 12,
-    /// Host ticks spent at the EXIT of sampled API calls (about 1 in 1,024), reading the clock included.
+    /// Host ticks spent at the EXIT of sampled API calls (about 1 in 1,024), from one reading of the clock to another.
     SampledTicks = 13,
     /// See `SampledTicks`.
     SampledAppends = 14,

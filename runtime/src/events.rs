@@ -8,7 +8,7 @@ use crate::clock;
 use crate::control::Token;
 use crate::counters::Counter;
 use crate::hash;
-use crate::lane::{Fast, Inside};
+use crate::lane::{Counters, Fast, Inside};
 use crate::lane::{Laneless, laneless};
 use crate::limits::{CELL_WORDS, RECORD_CELLS_MAX};
 use crate::record::{Kind, StreamKind, flag, head_word, pair};
@@ -290,69 +290,6 @@ impl Runtime {
         if token.is_none() {
             return;
         }
-        // A spread of the id, not its low bits: those follow a loop's own period.
-        if ids.correlation.wrapping_mul(SAMPLE_SPREAD) >> SAMPLE_SHIFT == 0 {
-            return self.api_exit_sampled(
-                token,
-                operation,
-                ids.correlation,
-                ids.ancestor,
-                ids.external,
-                ids.thread,
-                return_value,
-                arguments,
-            );
-        }
-        self.api_exit_unsampled(token, operation, ids, return_value, arguments);
-    }
-
-    /// One call's append, timed: what tracing costs is in the trace itself.
-    #[cold]
-    #[inline(never)]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "in registers: ids by reference are written to memory on the fast way as well"
-    )]
-    fn api_exit_sampled(
-        &self,
-        token: Token,
-        operation: Operation,
-        correlation: u64,
-        ancestor: u64,
-        external: u64,
-        thread: u32,
-        return_value: i32,
-        arguments: Option<&ApiArgs>,
-    ) {
-        let ids = Ids {
-            correlation,
-            ancestor,
-            external,
-            thread,
-        };
-        let start = clock::ticks();
-        self.api_exit_unsampled(token, operation, ids, return_value, arguments);
-        let end = clock::ticks();
-        let session = self.control().expand(token.session());
-        let inside = inside!(self, session);
-        let block = inside.block(session);
-        inside.bump(
-            block,
-            Counter::SampledTicks as usize,
-            end.wrapping_sub(start),
-        );
-        inside.bump(block, Counter::SampledAppends as usize, 1);
-    }
-
-    #[inline(always)]
-    fn api_exit_unsampled(
-        &self,
-        token: Token,
-        operation: Operation,
-        ids: Ids,
-        return_value: i32,
-        arguments: Option<&ApiArgs>,
-    ) {
         let done = match arguments {
             None => self.api_exit_fast::<1>(token, operation, ids, return_value, arguments),
             Some(_) => self.api_exit_fast::<2>(token, operation, ids, return_value, arguments),
@@ -410,13 +347,20 @@ impl Runtime {
                 fast.append(&words);
             }
         }
-        fast.bump(fast.counters(), Counter::ApiRecorded as usize, 1);
+        let counters = fast.counters();
+        fast.bump(counters, Counter::ApiRecorded as usize, 1);
+        if is_sampled(ids.correlation) {
+            count_sample(&fast, counters, clock::early_tsc().wrapping_sub(end));
+        }
         Some(())
     }
 
     #[cold]
     #[inline(never)]
-    #[allow(clippy::too_many_arguments, reason = "as `api_exit_sampled`")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "in registers: ids by reference are written to memory on the fast way as well"
+    )]
     fn api_exit_long(
         &self,
         token: Token,
@@ -479,6 +423,9 @@ impl Runtime {
             }
         };
         inside.bump(block, Counter::ApiRecorded as usize, u64::from(stored));
+        if is_sampled(ids.correlation) {
+            count_sample(&inside, block, clock::ticks().wrapping_sub(end));
+        }
     }
 
     /// A dispatch is issued on the calling thread. Its stream is that of the call that the thread is inside of.
@@ -1087,6 +1034,21 @@ impl Fast<'_> {
         ]);
         self.bump(self.counters(), Counter::OtherRecorded as usize, 1);
     }
+}
+
+/// Whether this call's append is timed. A spread of the id, not its low bits: those follow a loop's own period.
+#[inline(always)]
+fn is_sampled(correlation: u64) -> bool {
+    correlation.wrapping_mul(SAMPLE_SPREAD) >> SAMPLE_SHIFT == 0
+}
+
+/// One call's append took so many ticks, from its reading of the clock to its end: what tracing costs is in the trace itself.
+/// Within the append, and not behind a call: a sampled call is one in 1,024, and what it takes more is what the slowest 0.1%
+/// take.
+#[inline(always)]
+fn count_sample(inside: &Inside<'_>, block: &Counters, took: u64) {
+    inside.bump(block, Counter::SampledTicks as usize, took);
+    inside.bump(block, Counter::SampledAppends as usize, 1);
 }
 
 /// The key of a stream in the handle table; never 0. A thread's own default stream is keyed by the thread.
