@@ -238,8 +238,9 @@ impl Runtime {
         Ok(state)
     }
 
-    /// Asks for the first lines of a segment that comes next; `Records` asks for the others.
+    /// Asks for a segment that comes next: its books, and its first lines. `Records` asks for the others.
     fn fetch_first(&self, segment: u32) {
+        self.region().fetch_sealed(segment);
         let cells = self.region().cells(segment);
         for line in 0..READ_AHEAD_CELLS {
             fetch_to_read(cells.wrapping_add(line * CELL_WORDS));

@@ -399,6 +399,12 @@ impl Region {
         crate::lane::fetch::<0, _>(self.entry(segment, word::STATE), 0);
     }
 
+    /// Asks for what the collector reads and writes of a sealed segment beside its records: the lane wrote it last.
+    pub(crate) fn fetch_sealed(&self, segment: u32) {
+        self.fetch_entry(segment);
+        crate::lane::fetch::<0, _>(&raw const self.stored[segment as usize], 0);
+    }
+
     /// Claims a free segment; [`Region::open`] follows. Any thread; wait-free.
     #[inline]
     pub(crate) fn claim(&self) -> Option<u32> {
