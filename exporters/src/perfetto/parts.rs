@@ -29,7 +29,8 @@ use crate::out::Output;
 use crate::pipeline::{Chunk, Insert, What};
 use crate::proto::{bytes, message, uint};
 
-use super::{Decision, Link, NEEDS_STATE, end_packet, field, named, packet};
+use super::packets::{NEEDS_STATE, end_packet, named, packet};
+use super::{Decision, Link, field};
 
 /// An end of a call that waits takes no more than this, without the work that it waited for.
 const WAIT_END_BYTES: usize = 56;
