@@ -342,7 +342,7 @@ impl<'o> Perfetto<'o> {
             self.parts.end_process(index)?;
         }
         *report = self.report;
-        report.arrows -= self.parts.cut_arrows();
+        report.arrows = report.arrows.saturating_sub(self.parts.cut_arrows());
         self.parts.commit()
     }
 }

@@ -7,7 +7,7 @@ use export_support::*;
 use strandline::Trace;
 use strandline::builder::Builder;
 use strandline::record::{Kind, pair};
-use strandline_exporters::{Options, export};
+use strandline_exporters::{ExportError, Options, export};
 
 struct Random {
     state: u64,
@@ -57,16 +57,22 @@ const KINDS: [Kind; 14] = [
 ];
 
 fn random_region(seed: u64) -> Builder {
+    random_records(seed, 200, u64::MAX)
+}
+
+/// A region of so many records of at most so many threads.
+fn random_records(seed: u64, records: usize, threads: u64) -> Builder {
     let mut random = Random {
         state: seed,
         tame: seed.is_multiple_of(2),
     };
     let mut region = region();
     region.record(0, Kind::Agent, 0, &[0xc0, pair(1, 0)]);
-    for _ in 0..200 {
+    for _ in 0..records {
         let kind = KINDS[random.next() as usize % KINDS.len()];
         let count = if kind.cells() == 1 { 7 } else { 15 };
-        let words: Vec<u64> = (0..count).map(|_| random.word()).collect();
+        let mut words: Vec<u64> = (0..count).map(|_| random.word()).collect();
+        words[6] = pair(words[6] as u32, ((words[6] >> 32) % threads) as u32);
         let flags = if random.next().is_multiple_of(4) {
             random.next() as u16
         } else {
@@ -140,6 +146,57 @@ fn records_that_say_anything_at_all() {
     }
     assert!(checked > 50);
     println!("{checked} of 360 checked to the nanosecond");
+}
+
+/// How many packets of each kind of event there are.
+fn events_of(bytes: &[u8]) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for (_, packet) in Message::read(bytes).0 {
+        let packet = packet.message();
+        for (at, number) in [11, 53, 71].into_iter().enumerate() {
+            counts[at] += packet.all(number).count();
+        }
+    }
+    counts
+}
+
+#[test]
+fn parts_of_records_that_say_anything_at_all() {
+    let folder = Folder::new();
+    let mut split = 0;
+    for seed in 0..40 {
+        let traces = [random_records(seed, 3_000, 5).trace()];
+        let path = folder.file("out.pftrace");
+        let options = |part_bytes_max, threads| Options {
+            force: true,
+            part_bytes_max,
+            threads,
+            batch_records_max: 500,
+            ..Options::default()
+        };
+        let whole = export(&traces, &path, &options(None, 1)).unwrap();
+        let wanted = events_of(&std::fs::read(&path).unwrap());
+        for limit in [whole.bytes * 6 / 10, whole.bytes * 9 / 10] {
+            let report = match export(&traces, &path, &options(Some(limit), 1 + seed as usize % 3))
+            {
+                Ok(report) => report,
+                Err(ExportError::PartSize { .. }) => continue,
+                Err(other) => panic!("seed {seed}: {other}"),
+            };
+            let mut found = [0; 3];
+            for file in &report.files {
+                let bytes = std::fs::read(file).unwrap();
+                assert!(bytes.len() as u64 <= limit, "seed {seed}");
+                for (sum, more) in found.iter_mut().zip(events_of(&bytes)) {
+                    *sum += more;
+                }
+            }
+            assert_eq!(found, wanted, "seed {seed}");
+            assert!(report.arrows <= whole.arrows);
+            split += usize::from(report.files.len() > 1);
+        }
+    }
+    assert!(split > 20, "{split} exports");
 }
 
 #[test]

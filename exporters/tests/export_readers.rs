@@ -9,10 +9,22 @@ mod export_support;
 
 use export_support::*;
 use strandline::Trace;
+use strandline_exporters::{Options, export};
 
 fn read_with(scripts: &[&str], trace: &Trace, name: &str) {
+    read_parts(scripts, trace, name, None);
+}
+
+/// As [`read_with`], in parts of at most so many bytes.
+fn read_parts(scripts: &[&str], trace: &Trace, name: &str, part_bytes_max: Option<u64>) {
     let folder = Folder::new();
-    let (path, _) = export_named(std::slice::from_ref(trace), &folder, name);
+    let path = folder.file(name);
+    let options = Options {
+        part_bytes_max,
+        ..Options::default()
+    };
+    let report = export(std::slice::from_ref(trace), &path, &options).unwrap();
+    assert_eq!(report.files.len() > 2, part_bytes_max.is_some());
     let truth = folder.file("truth.jsonl");
     write_truth(trace, &truth);
     for script in scripts {
@@ -31,6 +43,12 @@ fn pythons_json_gives_every_record_back() {
 #[test]
 fn perfettos_own_classes_give_every_record_back() {
     read_with(&["check_pftrace.py"], &mix(5, 90, 4).trace(), "out.pftrace");
+}
+
+#[test]
+fn perfettos_own_classes_give_every_record_back_from_parts() {
+    let trace = mix(5, 90, 4).trace();
+    read_parts(&["check_pftrace.py"], &trace, "out.pftrace", Some(60_000));
 }
 
 #[test]

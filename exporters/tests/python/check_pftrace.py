@@ -2,8 +2,11 @@
 the questions that one would ask the trace processor in SQL.
 
 usage: check_pftrace.py EXPORT.pftrace TRUTH.jsonl
+
+Further parts of the export (`out.part2.pftrace` beside `out.pftrace`) are read each by itself; together they must hold every record.
 """
 
+import os
 import sys
 from collections import Counter, defaultdict
 
@@ -54,7 +57,8 @@ def varints(data):
     return values
 
 
-def main(path, truth_path):
+def read(path, boot, tracks, stages, slices):
+    """Reads a part: adds its tracks, stages and slices; gives its GPUs and the number of its packets."""
     with open(path, "rb") as file:
         data = file.read()
     trace = pb.Trace.FromString(data)
@@ -63,11 +67,10 @@ def main(path, truth_path):
     odd = {field: count for field, count in unknown.items() if field not in EXTENSIONS}
     assert not odd, f"unknown fields: {odd}"
 
-    about, rows = truth.load(truth_path)
-    boot = about["boot_offset"]
     sequences = {}
-    tracks = {}
-    stages, events, gpus, snapshots = [], [], [], []
+    # Nothing of another part helps.
+    own_tracks = set()
+    events, gpus, snapshots = [], [], []
     for at, packet in enumerate(trace.packet):
         sequence_id = packet.trusted_packet_sequence_id
         assert sequence_id, "every packet has a sequence"
@@ -98,6 +101,7 @@ def main(path, truth_path):
             assert state["defaults"].timestamp_clock_id == 6 and snapshots
         if packet.HasField("track_descriptor"):
             tracks[packet.track_descriptor.uuid] = packet.track_descriptor
+            own_tracks.add(packet.track_descriptor.uuid)
         if packet.HasField("gpu_info"):
             gpus = list(packet.gpu_info.gpus)
         if packet.HasField("gpu_render_stage_event"):
@@ -136,9 +140,9 @@ def main(path, truth_path):
 
     # Track events pair up by time, in file order where times are equal.
     events.sort(key=lambda event: event[:2])
-    open_slices, slices = defaultdict(list), []
+    open_slices = defaultdict(list)
     for time, _, track, kind, name, notes, submits in events:
-        assert track in tracks
+        assert track in own_tracks
         if kind == pb.TrackEvent.TYPE_SLICE_BEGIN:
             assert name
             slices.append({"start": time - boot, "track": track, "name": name, "notes": notes, "submits": submits})
@@ -146,6 +150,22 @@ def main(path, truth_path):
         elif kind == pb.TrackEvent.TYPE_SLICE_END:
             open_slices[track].pop()["end"] = time - boot
     assert not any(open_slices.values()), "every begin has an end"
+    return gpus, len(trace.packet)
+
+
+def main(path, truth_path):
+    about, rows = truth.load(truth_path)
+    parts = [path]
+    while os.path.exists(further := f".part{len(parts) + 1}".join(os.path.splitext(path))):
+        parts.append(further)
+    tracks, stages, slices = {}, [], []
+    packets, named_here = 0, 0
+    for part in parts:
+        before = len(slices), len(stages)
+        gpus, more = read(part, about["boot_offset"], tracks, stages, slices)
+        packets += more
+        ids = {stage["id"] for stage in stages[before[1] :]}
+        named_here += sum(id in ids for slice in slices[before[0] :] for id in slice["submits"])
 
     size = lambda dim: [dim.x, dim.y, dim.z]
     kernels = [stage for stage in stages if stage["stage"].category == 2]
@@ -271,7 +291,8 @@ def main(path, truth_path):
         if found:
             sys.exit(f"{question}: {len(found)}, the first: {found[0]}")
         print(f"{question}: 0")
-    print(f"{len(trace.packet)} packets, {len(data)} bytes, {sum(map(len, launches.values()))} arrows")
+    size = sum(map(os.path.getsize, parts))
+    print(f"{len(parts)} parts, {packets} packets, {size} bytes, {named_here} of {sum(map(len, launches.values()))} arrows in a part")
 
 
 if __name__ == "__main__":
