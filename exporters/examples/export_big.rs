@@ -7,7 +7,8 @@
 //! region only without a format or "keep". 50 M records need 5 GB for the region and 15 GB for the JSON.
 //!
 //! With "table", THREADS is a list, like `1,2,4,8,16`: exports JSON and Perfetto to a file in FOLDER and to nowhere with
-//! each number of threads, each in a process of its own, reads nothing back, and prints one table. The region stays.
+//! each number of threads, each in a process of its own, reads nothing back, and prints one table with the seconds of each
+//! phase. The region stays. Where FOLDER is in memory (tmpfs), no disk is measured.
 
 #[path = "../tests/export_support/big.rs"]
 mod big;
@@ -142,14 +143,26 @@ fn row(traces: &[Trace], folder: &Path, threads: usize, name: &str, to_file: boo
         .expect("an export")
     });
     let (wall_s, after) = (begun.elapsed().as_secs_f64(), cpu_seconds());
+    let phases = report.phases;
+    let seconds = [
+        phases.first_pass,
+        phases.first_pass_shared,
+        phases.picking,
+        phases.formatting,
+        phases.deciding,
+        phases.stitching,
+        phases.waiting,
+    ]
+    .map(|phase| format!("{:.2}", phase.as_secs_f64()));
     println!(
-        "| {name}, {} | {threads} | {} | {wall_s:.2} | {:.2} | {:.2} | {} | {:.1} |",
+        "| {name}, {} | {threads} | {wall_s:.2} | {:.2} | {:.2} | {:.0} | {:.1} | {} | {} |",
         if to_file { "file" } else { "nowhere" },
-        report.bytes,
         after.0 - before.0,
         after.1 - before.1,
-        peak >> 20,
+        report.bytes as f64 / wall_s / 1e6,
         report.records as f64 / wall_s / 1e6,
+        peak >> 20,
+        seconds.join(" | "),
     );
     for file in &report.files {
         let _ = std::fs::remove_file(file);
@@ -159,11 +172,17 @@ fn row(traces: &[Trace], folder: &Path, threads: usize, name: &str, to_file: boo
 /// Each row is a process of its own: what one export leaves in the allocator is not another one's memory.
 fn table(folder: &Path, records: u64, threads: &[usize]) {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    println!("{records} records, {cores} cores");
     println!(
-        "| output | threads | bytes | wall s | user s | system s | peak memory MiB | M records/s |"
+        "{records} records, {cores} cores. Behind the peak memory, seconds: the first pass from begin to end, and the part of \
+         it that threads share, summed over them; picking with sorting, and formatting, summed over all threads; deciding, \
+         stitching and waiting of the one thread that does these. A file is written by a thread of its own, where there are \
+         several.\n"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!(
+        "| output | threads | wall s | user s | system s | MB/s | M records/s | peak memory MiB | first pass | shared | pick | \
+         format | decide | stitch | wait |"
+    );
+    println!("|{}", "---|".repeat(15));
     let program = std::env::current_exe().expect("this program");
     for output in [
         "json-file",

@@ -10,6 +10,7 @@ use crate::chrome::Chrome;
 use crate::model::{Model, TimeBase};
 use crate::out::Output;
 use crate::perfetto::Perfetto;
+use crate::phases::Phases;
 
 /// Default limit of one JSON part, bytes: viewers and readers fail on strings of 2 GB.
 pub const JSON_PART_BYTES_MAX: u64 = 1_900_000_000;
@@ -156,6 +157,8 @@ pub struct ExportReport {
     pub damage: usize,
     /// The sessions' own reports, process by process.
     pub sessions: Vec<SessionReport>,
+    /// Where the time went.
+    pub phases: Phases,
 }
 
 impl ExportReport {
@@ -332,17 +335,18 @@ fn write(
     options: &Options<'_>,
 ) -> Result<ExportReport, ExportError> {
     let mut report = model.report();
+    let mut phases = model.phases;
     let part_bytes_max = (options.part_bytes_max).unwrap_or_else(|| format.part_bytes_max());
     let (files, bytes) = if format == Format::Perfetto {
         let mut writer = Perfetto::new(&mut model, output, part_bytes_max)?;
-        crate::order::walk(&mut model, options, &mut writer)?;
+        phases.add(&crate::order::walk(&mut model, options, &mut writer)?);
         writer.finish(&mut model, &mut report)?
     } else {
         let mut writer = Chrome::new(&mut model, output, part_bytes_max);
         writer.begin(&model)?;
-        crate::order::walk(&mut model, options, &mut writer)?;
+        phases.add(&crate::order::walk(&mut model, options, &mut writer)?);
         writer.finish(&mut model, &mut report)?
     };
-    (report.files, report.bytes) = (files, bytes);
+    (report.files, report.bytes, report.phases) = (files, bytes, phases);
     Ok(report)
 }

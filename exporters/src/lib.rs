@@ -19,6 +19,7 @@ mod model;
 mod order;
 mod out;
 mod perfetto;
+mod phases;
 mod pipeline;
 mod proto;
 mod scan;
@@ -29,3 +30,4 @@ pub use export::{
     ExportError, ExportReport, Format, JSON_PART_BYTES_MAX, Options, PERFETTO_PART_BYTES_MAX,
     Progress, export, export_to,
 };
+pub use phases::Phases;

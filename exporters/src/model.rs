@@ -23,6 +23,7 @@ use crate::export::{ExportReport, Options};
 use crate::external::Externals;
 use crate::join::{IdMap, Ids, LaunchTable};
 use crate::order;
+use crate::phases::{Phases, Watch};
 use crate::scan::{self, Found, Scan, Shown, Span};
 use crate::stretch::Stretch;
 
@@ -185,6 +186,8 @@ pub(crate) struct Model<'a> {
     /// Samples of start times, sorted; one for so many records.
     pub(crate) samples: Vec<u64>,
     pub(crate) records: u64,
+    /// Where the time went so far.
+    pub(crate) phases: Phases,
 }
 
 /// Unix offset and BOOTTIME offset of a trace's vendor clock, as far as its facts say.
@@ -222,6 +225,7 @@ fn clamp(offset: i128) -> i64 {
 
 impl<'a> Model<'a> {
     pub(crate) fn new(traces: &'a [Trace], base: TimeBase, options: &Options<'_>) -> Self {
+        let mut watch = Watch::start();
         let mut order: Vec<&Trace> = traces.iter().collect();
         order.sort_by_key(|trace| {
             let header = trace.header();
@@ -326,11 +330,17 @@ impl<'a> Model<'a> {
             .collect();
         samples.sort_unstable();
         let records = processes.iter().map(|process| process.scan.records).sum();
+        let shared = processes.iter().map(|process| process.scan.shared).sum();
         Self {
             processes,
             first,
             samples,
             records,
+            phases: Phases {
+                first_pass: watch.lap(),
+                first_pass_shared: shared,
+                ..Phases::default()
+            },
         }
     }
 

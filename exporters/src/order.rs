@@ -17,6 +17,7 @@ use strandline::record::{Kind, Record};
 use crate::clock::Clock;
 use crate::export::{ExportError, Options, Progress};
 use crate::model::Model;
+use crate::phases::{Phases, Watch};
 use crate::pipeline::{self, Alone, Plan, Writer};
 use crate::scan::{Place, Shown};
 use crate::stretch::Stretch;
@@ -106,12 +107,12 @@ struct Source<'a> {
     open: Vec<Vec<u64>>,
 }
 
-/// Gives all records to the writer, in order.
+/// Gives all records to the writer, in order; returns how long each part of that took.
 pub(crate) fn walk<W: Writer>(
     model: &mut Model<'_>,
     options: &Options<'_>,
     writer: &mut W,
-) -> Result<(), ExportError> {
+) -> Result<Phases, ExportError> {
     let mut ready = Some(Stretch::new());
     let mut sources = Vec::new();
     for (index, process) in model.processes.iter_mut().enumerate() {
@@ -157,11 +158,13 @@ pub(crate) fn walk<W: Writer>(
         let from = at.checked_sub(1).map_or(0, |before| cuts[before]);
         (from, cuts.get(at).copied())
     };
+    let mut phases = Phases::default();
     if threads == 1 {
         let mut alone = Alone::new(writer, processes);
         let stretches = if ready.is_some() { 1 } else { cuts.len() + 1 };
         let mut filled = Stretch::new();
         for at in 0..stretches {
+            let mut watch = Watch::start();
             match ready.take() {
                 Some(all) => {
                     filled = all;
@@ -172,8 +175,10 @@ pub(crate) fn walk<W: Writer>(
                 None => fill(&sources, stretch(at), &mut filled),
             }
             filled.sort();
+            phases.picking += watch.lap();
             alone.pass(writer, processes, &filled, &mut tell)?;
         }
+        phases.add(&alone.phases);
     } else {
         let plan = Plan {
             threads,
@@ -182,10 +187,10 @@ pub(crate) fn walk<W: Writer>(
         };
         let sources = &sources;
         let fill = |at: usize, filled: &mut _| fill(sources, stretch(at), filled);
-        pipeline::shared(writer, processes, plan, &fill, &mut tell)?;
+        phases = pipeline::shared(writer, processes, plan, &fill, &mut tell)?;
     }
     tell(0, writer);
-    Ok(())
+    Ok(phases)
 }
 
 /// All records that start in a stretch, as they lie.

@@ -16,6 +16,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::export::ExportError;
 use crate::model::Process;
 use crate::order::Item;
+use crate::phases::{Phases, Watch};
 use crate::stretch::Stretch;
 use crate::text::Line;
 
@@ -258,6 +259,8 @@ pub(crate) struct Alone<'a, W: Writer> {
     formatter: W::Formatter,
     sizes: Sizes,
     chunk: Chunk<'a, W::Decision>,
+    /// How long what took.
+    pub(crate) phases: Phases,
 }
 
 impl<'a, W: Writer> Alone<'a, W> {
@@ -266,6 +269,7 @@ impl<'a, W: Writer> Alone<'a, W> {
             formatter: writer.formatter(processes),
             sizes: Sizes::new(1),
             chunk: Chunk::new(),
+            phases: Phases::default(),
         }
     }
 
@@ -278,13 +282,17 @@ impl<'a, W: Writer> Alone<'a, W> {
         mut tell: impl FnMut(u64, &W),
     ) -> Result<(), ExportError> {
         let (chunk, mut from) = (&mut self.chunk, 0);
+        let mut watch = Watch::start();
         while from < stretch.len() {
             let to = stretch.len().min(from + self.sizes.chunk_records());
             stretch.gather(from..to, &mut chunk.items);
             decide(writer, processes, chunk);
+            self.phases.deciding += watch.lap();
             format(&mut self.formatter, processes, chunk);
+            self.phases.formatting += watch.lap();
             self.sizes.add(to - from, chunk.bytes.place());
             writer.stitch(chunk)?;
+            self.phases.stitching += watch.lap();
             tell((to - from) as u64, writer);
             from = to;
         }
@@ -316,6 +324,8 @@ struct Board<'a, D> {
     /// Stretches in memory.
     held: usize,
     closed: bool,
+    /// How long what took.
+    phases: Phases,
 }
 
 /// How the stretches are shared out.
@@ -378,17 +388,23 @@ impl<'a, D> Desk<'a, D> {
     ) where
         D: Copy,
     {
+        let mut watch = Watch::start();
         match task {
             Task::Pick(number, mut stretch) => {
                 fill(number, &mut stretch);
                 stretch.sort();
+                let took = watch.lap();
                 let mut board = self.lock();
+                board.phases.picking += took;
                 board.picking -= 1;
                 board.picked.insert(number, stretch);
             }
             Task::Format(mut job) => {
                 format(formatter, processes, &mut job.chunk);
-                self.lock().formatted.insert(job.number, job);
+                let took = watch.lap();
+                let mut board = self.lock();
+                board.phases.formatting += took;
+                board.formatted.insert(job.number, job);
             }
         }
     }
@@ -406,14 +422,14 @@ impl<D> Drop for Closer<'_, '_, D> {
 }
 
 /// Shares the work out to threads: the calling one decides, stitches, and does what else there is while it waits. `fill`
-/// puts the records of the stretch with that number in place of others.
+/// puts the records of the stretch with that number in place of others. Returns how long what took.
 pub(crate) fn shared<'a, W: Writer>(
     writer: &mut W,
     processes: &[Process<'_>],
     plan: Plan,
     fill: &(dyn Fn(usize, &mut Stretch<'a>) + Sync),
     mut tell: impl FnMut(u64, &W),
-) -> Result<(), ExportError> {
+) -> Result<Phases, ExportError> {
     let desk = Desk {
         board: Mutex::new(Board {
             to_format: VecDeque::new(),
@@ -424,6 +440,7 @@ pub(crate) fn shared<'a, W: Writer>(
             spare: Vec::new(),
             held: 0,
             closed: false,
+            phases: Phases::default(),
         }),
         work: Condvar::new(),
         news: Condvar::new(),
@@ -461,6 +478,7 @@ pub(crate) fn shared<'a, W: Writer>(
         let mut stretch = 0;
         // The stretch that is decided about, and its records that are.
         let mut deciding: Option<(Stretch<'_>, usize)> = None;
+        let (mut own_phases, mut watch) = (Phases::default(), Watch::start());
         let mut board = desk.lock();
         // A thread that panicked has closed the desk; the scope passes that on.
         while !board.closed {
@@ -469,7 +487,9 @@ pub(crate) fn shared<'a, W: Writer>(
                 done += 1;
                 let records = job.chunk.items.len();
                 sizes.add(records, job.chunk.bytes.place());
+                watch.lap();
                 writer.stitch(&mut job.chunk)?;
+                own_phases.stitching += watch.lap();
                 tell(records as u64, writer);
                 spare.push(job.chunk);
                 board = desk.lock();
@@ -494,8 +514,10 @@ pub(crate) fn shared<'a, W: Writer>(
                     *from = range.end;
                     let is_last = *from == picked.len();
                     let mut chunk = spare.pop().unwrap_or_else(Chunk::new);
+                    watch.lap();
                     picked.gather(range, &mut chunk.items);
                     decide(writer, processes, &mut chunk);
+                    own_phases.deciding += watch.lap();
                     board = desk.lock();
                     if is_last {
                         board.held -= 1;
@@ -522,13 +544,16 @@ pub(crate) fn shared<'a, W: Writer>(
                     board = desk.lock();
                 }
                 None => {
+                    watch.lap();
                     board = desk
                         .news
                         .wait(board)
                         .unwrap_or_else(PoisonError::into_inner);
+                    own_phases.waiting += watch.lap();
                 }
             }
         }
-        Ok(())
+        own_phases.add(&board.phases);
+        Ok(own_phases)
     })
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use strandline::Trace;
 use strandline::facts::Agent;
@@ -18,6 +19,7 @@ use crate::external::Externals;
 use crate::join::{Feeder, IdMap, Ids, LaunchTable, Note, Shards};
 use crate::model::{Process, stream_key};
 use crate::order::{self, Group, Item};
+use crate::phases::Watch;
 use crate::stretch::Stretch;
 
 /// One record in this many at most is looked at for the distribution of times.
@@ -223,6 +225,8 @@ pub(crate) struct Scan {
     /// End of the last, vendor ns.
     pub(crate) last_ns: u64,
     pub(crate) samples: Vec<u64>,
+    /// Time of all threads together.
+    pub(crate) shared: Duration,
     /// Count of records at which the next sample is due, at the earliest.
     next_sample: u64,
 }
@@ -251,6 +255,7 @@ impl Default for Scan {
             first_ns: u64::MAX,
             last_ns: 0,
             samples: Vec::new(),
+            shared: Duration::ZERO,
             next_sample: 0,
         }
     }
@@ -419,6 +424,7 @@ impl<'a> Pass<'a> {
         runs: Range<usize>,
         mut found: impl FnMut((Place, Record<'a>)),
     ) -> Vec<(u64, u64)> {
+        let mut watch = Watch::start();
         let mut bounds = Vec::with_capacity(runs.len());
         for run in runs {
             let mut covered = (u64::MAX, 0);
@@ -431,6 +437,7 @@ impl<'a> Pass<'a> {
             });
             bounds.push(covered);
         }
+        self.result.scan.shared += watch.lap();
         bounds
     }
 
@@ -606,6 +613,7 @@ impl<'a> Pass<'a> {
         mine.externals.merge(theirs.externals);
         let (scan, more) = (&mut mine.scan, theirs.scan);
         scan.records += more.records;
+        scan.shared += more.shared;
         scan.untimed += more.untimed;
         scan.end_before_start += more.end_before_start;
         scan.outside_window += more.outside_window;

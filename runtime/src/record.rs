@@ -450,16 +450,9 @@ impl<'a> Record<'a> {
     /// come next. Does nothing where there is no such instruction.
     #[inline]
     pub fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let cell = self.words.as_ptr().cast::<i8>();
-            // SAFETY: a prefetch reads nothing and faults on no address; the instruction is in every x86-64 processor.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(cell) };
-            let next = cell.wrapping_add(crate::limits::CELL_BYTES);
-            // SAFETY: as above; it does not matter whether the record has a second cell.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(next) };
-        }
+        let cell = self.words.as_ptr();
+        fetch_to_read(cell);
+        fetch_to_read(cell.wrapping_add(CELL_WORDS));
     }
 
     word_getters! {
