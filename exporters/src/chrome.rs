@@ -23,10 +23,10 @@ use strandline::record::{Kind, Record, api_arg, high, low};
 
 use crate::completeness;
 use crate::export::{ExportError, ExportReport};
-use crate::join::{IdMap, Ids, LaunchTable, Numbers};
+use crate::join::{IdMap, Ids, LaunchTable, Numbers, Recent};
 use crate::lanes::{FlatLanes, NestedLanes, RangesById, Started};
 use crate::memory::Memory;
-use crate::model::{Device, Model, Process, StreamOut, category, copy_names};
+use crate::model::{Device, Model, Process, StreamOut, category, copy_names, stream_key};
 use crate::order::Item;
 use crate::out::Output;
 use crate::pipeline::{Chunk, Formatter, Insert, Inserts, What, Writer};
@@ -129,10 +129,11 @@ struct State {
     launches: LaunchTable,
     streams: IdMap<u64, u32>,
     stream_rows: Vec<StreamRow>,
-    newest_stream: (u64, u32),
+    /// Rows by agent and stream id.
+    newest_rows: Recent<(u64, u32), u32>,
     threads: IdMap<u32, u32>,
     thread_rows: Vec<ThreadRow>,
-    newest_thread: (u32, u32),
+    newest_threads: Recent<u32, u32>,
     /// By call: work that began before it, while it runs; and when each ends.
     early: IdMap<u64, Vec<Early>>,
     early_ends: BinaryHeap<Reverse<(u64, u64)>>,
@@ -376,10 +377,10 @@ impl State {
             launches: std::mem::take(&mut process.launches),
             streams: IdMap::default(),
             stream_rows: Vec::new(),
-            newest_stream: (u64::MAX, 0),
+            newest_rows: Recent::default(),
             threads: IdMap::default(),
             thread_rows: Vec::new(),
-            newest_thread: (0, u32::MAX),
+            newest_threads: Recent::default(),
             early: IdMap::default(),
             early_ends: BinaryHeap::new(),
             ranges: RangesById::default(),
@@ -409,8 +410,8 @@ impl State {
 
     #[inline]
     fn thread(&mut self, process: &Process<'_>, thread: u32) -> usize {
-        if self.newest_thread.1 != u32::MAX && self.newest_thread.0 == thread {
-            return self.newest_thread.1 as usize;
+        if let Some(at) = self.newest_threads.get(thread.into(), thread) {
+            return at as usize;
         }
         let rows = &mut self.thread_rows;
         let at = *self.threads.entry(thread).or_insert_with(|| {
@@ -424,7 +425,7 @@ impl State {
             });
             rows.len() as u32 - 1
         });
-        self.newest_thread = (thread, at);
+        self.newest_threads.keep(thread.into(), thread, at);
         at as usize
     }
 }
@@ -854,47 +855,53 @@ impl<'o> Chrome<'o> {
         }
     }
 
-    /// Index of the row of a device and stream.
+    /// Index of the row of the device and stream that work is drawn on.
     #[inline]
     fn stream_row(
         &mut self,
         process: &Process<'_>,
-        index: usize,
-        (device, stream): (usize, usize),
+        item: &Item<'_>,
         inserts: &mut Inserts,
     ) -> usize {
-        let state = &mut self.states[index];
-        let key = (device as u64) << 32 | stream as u64;
-        if state.newest_stream.0 == key {
-            return state.newest_stream.1 as usize;
-        }
-        let at = match state.streams.get(&key) {
-            Some(&at) => at,
+        let (record, state) = (&item.record, &self.states[item.process()]);
+        let key = (process.shown.work_agent(record), stream_key(record));
+        match state.newest_rows.get(key.1.into(), key) {
+            Some(at) => at as usize,
             None => {
-                let at = state.stream_rows.len() as u32;
-                state.streams.insert(key, at);
-                let stream = &process.streams[stream];
-                let pid = state.gpu_pid + device_number(process, device);
-                state.stream_rows.push(StreamRow {
-                    lanes: FlatLanes::default(),
-                    tids: vec![stream.number as u32],
-                });
-                inserts.add(What::Definition, |out| {
-                    let name = stream_name(stream);
-                    name_thread(out, pid, stream.number, &name, stream.number);
-                });
-                at
+                let at = self.find_row(process, item, inserts);
+                let state = &mut self.states[item.process()];
+                state.newest_rows.keep(key.1.into(), key, at);
+                at as usize
             }
-        };
-        state.newest_stream = (key, at);
-        at as usize
+        }
+    }
+
+    fn find_row(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) -> u32 {
+        let (device, stream) = (process.device(&item.record), process.stream(&item.record));
+        let state = &mut self.states[item.process()];
+        let key = (device as u64) << 32 | stream as u64;
+        if let Some(&at) = state.streams.get(&key) {
+            return at;
+        }
+        let at = state.stream_rows.len() as u32;
+        state.streams.insert(key, at);
+        let stream = &process.streams[stream];
+        let pid = state.gpu_pid + device_number(process, device);
+        state.stream_rows.push(StreamRow {
+            lanes: FlatLanes::default(),
+            tids: vec![stream.number as u32],
+        });
+        inserts.add(What::Definition, |out| {
+            let name = stream_name(stream);
+            name_thread(out, pid, stream.number, &name, stream.number);
+        });
+        at
     }
 
     #[inline]
     fn work(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) -> Decision {
         let record = &item.record;
-        let place = (process.device(record), process.stream(record));
-        let row = self.stream_row(process, item.process(), place, inserts);
+        let row = self.stream_row(process, item, inserts);
         let state = &mut self.states[item.process()];
         let stream_row = &mut state.stream_rows[row];
         let lane = stream_row.lanes.place(item.place.start, item.place.end);
@@ -902,11 +909,11 @@ impl<'o> Chrome<'o> {
             self.report.overlaps += 1;
         }
         if lane == stream_row.tids.len() {
-            let pid = state.gpu_pid + device_number(process, place.0);
+            let pid = state.gpu_pid + device_number(process, process.device(record));
             let tid = state.next_lane_tid;
             state.next_lane_tid += 1;
             stream_row.tids.push(tid);
-            let stream = &process.streams[place.1];
+            let stream = &process.streams[process.stream(record)];
             let name = format!("{} (overlap {lane})", stream_name(stream).trim_end());
             inserts.add(What::Definition, |out| {
                 name_thread(out, pid, tid.into(), &name, stream.number);
@@ -934,7 +941,7 @@ impl<'o> Chrome<'o> {
             self.report.before_launch += 1;
             let early = Early {
                 end: item.place.end,
-                pid: state.gpu_pid + device_number(process, place.0),
+                pid: state.gpu_pid + device_number(process, process.device(record)),
                 tid,
                 number: self.decided - 1,
             };

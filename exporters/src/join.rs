@@ -54,6 +54,36 @@ impl Hasher for IdHasher {
 /// A map whose keys are ids.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
+/// Answers of a map that were asked for lately, a few of them, each at a place of its own by the lowest bits of a number:
+/// records of several streams and threads come in turns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recent<K, V>([Option<(K, V)>; RECENT]);
+
+const RECENT: usize = 16;
+
+impl<K: Copy, V: Copy> Default for Recent<K, V> {
+    fn default() -> Self {
+        Self([None; RECENT])
+    }
+}
+
+impl<K: Copy + PartialEq, V: Copy> Recent<K, V> {
+    /// The answer for `key`, if it is still there; `number` is the one that it was kept by.
+    #[inline]
+    pub(crate) fn get(&self, number: u64, key: K) -> Option<V> {
+        match self.0[number as usize % RECENT] {
+            Some((kept, value)) if kept == key => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Keeps an answer.
+    #[inline]
+    pub(crate) fn keep(&mut self, number: u64, key: K, value: V) {
+        self.0[number as usize % RECENT] = Some((key, value));
+    }
+}
+
 /// A set of ids that are dense in places.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ids {
@@ -165,9 +195,6 @@ struct Page {
     before: u64,
 }
 
-/// How many pages, and launches, are remembered.
-const RECENT: usize = 16;
-
 /// One byte for each id of a page.
 type Bytes = [u8; PAGE_IDS as usize];
 
@@ -185,11 +212,10 @@ pub(crate) struct LaunchTable {
     large: IdMap<u64, u32>,
     large_numbered: IdMap<u64, u32>,
     newest: (u64, u32),
-    /// Pages that were looked at lately, plus 1, and their places; by the page's lowest bits. Work of several streams, and
-    /// the calls that launch more of it, are each at ids of their own.
-    looked_up: [(u64, u32); RECENT],
-    /// Launches whose numbers were asked for lately, plus 1, and their first numbers; likewise.
-    first_numbers: [(u64, u64); RECENT],
+    /// Places of pages.
+    looked_up: Recent<u64, u32>,
+    /// First numbers of launches.
+    first_numbers: Recent<u64, u64>,
     unlinked: u64,
 }
 
@@ -205,16 +231,15 @@ impl LaunchTable {
     #[inline]
     fn find(&mut self, id: u64) -> Option<usize> {
         let page = id / PAGE_IDS;
-        let (known, at) = self.looked_up[page as usize % RECENT];
-        if known == page + 1 {
-            return Some(at as usize);
+        match self.looked_up.get(page, page) {
+            Some(at) => Some(at as usize),
+            None => self.look_up(page),
         }
-        self.look_up(page)
     }
 
     fn look_up(&mut self, page: u64) -> Option<usize> {
         let at = *self.index.get(&page)?;
-        self.looked_up[page as usize % RECENT] = (page + 1, at);
+        self.looked_up.keep(page, page, at);
         Some(at as usize)
     }
 
@@ -378,11 +403,10 @@ impl LaunchTable {
     /// The first number of a launch of more than one kernel.
     #[inline]
     fn first_of_many(&mut self, id: u64) -> u64 {
-        let (known, first) = self.first_numbers[id as usize % RECENT];
-        if known == id.wrapping_add(1) {
-            return first;
+        match self.first_numbers.get(id, id) {
+            Some(first) => first,
+            None => self.find_first(id),
         }
-        self.find_first(id)
     }
 
     fn find_first(&mut self, id: u64) -> u64 {
@@ -400,7 +424,7 @@ impl LaunchTable {
                 first += u64::from(count);
             }
         }
-        self.first_numbers[id as usize % RECENT] = (id.wrapping_add(1), first);
+        self.first_numbers.keep(id, id, first);
         first
     }
 

@@ -26,7 +26,7 @@ use strandline::hash;
 use strandline::record::Kind;
 
 use crate::export::{ExportError, ExportReport};
-use crate::join::{IdMap, LaunchTable, Numbers};
+use crate::join::{IdMap, LaunchTable, Numbers, Recent};
 use crate::lanes::{FlatLanes, NestedLanes, RangesById};
 use crate::memory::Memory;
 use crate::model::{Model, Process};
@@ -141,7 +141,7 @@ struct State {
     event_base: u64,
     threads: IdMap<u32, u32>,
     thread_list: Vec<Thread>,
-    newest_thread: Option<(u32, u32)>,
+    newest_threads: Recent<u32, u32>,
     launches: LaunchTable,
     /// Which operations wait for the device.
     waiting: Vec<Waiting>,
@@ -153,7 +153,8 @@ struct State {
     stream_handles: Vec<bool>,
     rows: IdMap<u64, u32>,
     row_list: Vec<StreamRow>,
-    newest_row: Option<(u64, u32)>,
+    /// Row, device and stream by agent and stream id.
+    newest_rows: Recent<(u64, u32), (u32, u32, u32)>,
     /// Names of ranges and marks, numbered after the operations.
     names: IdMap<u64, u32>,
     /// By call that did not come yet: record numbers of its work that did.
@@ -269,7 +270,7 @@ impl<'o> Perfetto<'o> {
                     << (56 - EVENT_PROCESS_BITS),
                 threads: IdMap::default(),
                 thread_list: Vec::new(),
-                newest_thread: None,
+                newest_threads: Recent::default(),
                 launches: std::mem::take(&mut process.launches),
                 waiting: host::waiting(process),
                 kernel_numbers: Numbers::default(),
@@ -280,7 +281,7 @@ impl<'o> Perfetto<'o> {
                 stream_handles: vec![false; process.streams.len()],
                 rows: IdMap::default(),
                 row_list: Vec::new(),
-                newest_row: None,
+                newest_rows: Recent::default(),
                 names: IdMap::default(),
                 early: IdMap::default(),
                 waits: Vec::new(),

@@ -49,16 +49,15 @@ impl Perfetto<'_> {
         inserts: &mut Inserts,
     ) -> usize {
         let state = &mut self.states[index];
-        if let Some((newest, at)) = state.newest_thread
-            && newest == thread
-        {
+        if let Some(at) = state.newest_threads.get(thread.into(), thread) {
             return at as usize;
         }
         let at = match state.threads.get(&thread) {
             Some(&at) => at,
             None => self.add_thread(process, index, thread, inserts),
         };
-        self.states[index].newest_thread = Some((thread, at));
+        let newest = &mut self.states[index].newest_threads;
+        newest.keep(thread.into(), thread, at);
         at as usize
     }
 

@@ -2,7 +2,7 @@
 
 use strandline::record::{Kind, Record, high, low};
 
-use crate::model::{Kernel, Process, copy_names};
+use crate::model::{Kernel, Process, copy_names, stream_key};
 use crate::order::Item;
 use crate::pipeline::{Inserts, What};
 use crate::proto::{bytes, message, text, uint};
@@ -19,26 +19,38 @@ const SHAPES_MAX: usize = 16;
 /// Stands for the queue of copies.
 const COPY_QUEUE: u64 = u64::MAX;
 
-impl Perfetto<'_> {
-    /// Index of the row of a device and stream.
-    #[inline]
-    fn stream_row(&mut self, index: usize, key: u64) -> usize {
-        let state = &mut self.states[index];
-        if let Some((newest, at)) = state.newest_row
-            && newest == key
-        {
-            return at as usize;
-        }
-        let rows = &mut state.row_list;
-        let at = *state.rows.entry(key).or_insert_with(|| {
+impl State {
+    /// Row, device and stream of a device and stream.
+    fn find_row(&mut self, device: usize, stream: usize) -> (u32, u32, u32) {
+        let key = (device as u64) << 32 | stream as u64;
+        let rows = &mut self.row_list;
+        let at = *self.rows.entry(key).or_insert_with(|| {
             rows.push(StreamRow {
                 key,
                 ..StreamRow::default()
             });
             rows.len() as u32 - 1
         });
-        state.newest_row = Some((key, at));
-        at as usize
+        (at, device as u32, stream as u32)
+    }
+}
+
+impl Perfetto<'_> {
+    /// Index of the row of the device and stream that work is drawn on, and theirs.
+    #[inline]
+    fn stream_row(&mut self, process: &Process<'_>, item: &Item<'_>) -> (usize, usize, usize) {
+        let record = &item.record;
+        let state = &mut self.states[item.process()];
+        let key = (process.shown.work_agent(record), stream_key(record));
+        let (at, device, stream) = match state.newest_rows.get(key.1.into(), key) {
+            Some(found) => found,
+            None => {
+                let found = state.find_row(process.device(record), process.stream(record));
+                state.newest_rows.keep(key.1.into(), key, found);
+                found
+            }
+        };
+        (at as usize, device as usize, stream as usize)
     }
 
     /// Interned id of a queue, and whether it is new. Copies have no queue: one row of their own for each device.
@@ -172,8 +184,7 @@ impl Perfetto<'_> {
         inserts: &mut Inserts,
     ) -> Decision {
         let (index, record) = (item.process(), &item.record);
-        let (device, stream) = (process.device(record), process.stream(record));
-        let row = self.stream_row(index, (device as u64) << 32 | stream as u64);
+        let (row, device, stream) = self.stream_row(process, item);
         let state = &mut self.states[index];
         let target = (state.launches).target(record.correlation_id(), record.ancestor_id());
         let number = state.launches.next_number(target);
