@@ -26,7 +26,7 @@ use crate::export::{ExportError, ExportReport};
 use crate::join::{IdMap, Ids, LaunchTable, Numbers, Recent};
 use crate::lanes::{FlatLanes, NestedLanes, RangesById, Started};
 use crate::memory::Memory;
-use crate::model::{Device, Model, Process, StreamOut, category, copy_names, stream_key};
+use crate::model::{Device, Model, Process, StreamOut, category, copy_names};
 use crate::order::Item;
 use crate::out::Output;
 use crate::pipeline::{Chunk, Formatter, Insert, Inserts, What, Writer};
@@ -792,7 +792,7 @@ impl<'o> Chrome<'o> {
         inserts: &mut Inserts,
     ) -> u32 {
         let state = &mut self.states[item.process()];
-        let thread = item.record.thread();
+        let thread = item.key;
         let at = state.thread(process, thread);
         let row = &mut state.thread_rows[at];
         let lane = row.lanes.place(item.place.start, item.place.end);
@@ -815,7 +815,7 @@ impl<'o> Chrome<'o> {
     #[inline]
     fn call(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) -> Decision {
         let tid = self.thread_lane(process, item, inserts);
-        let id = item.record.correlation_id();
+        let id = item.id;
         let state = &mut self.states[item.process()];
         // A second call with the same id would start the same arrows again.
         let launched = id != 0 && state.launches.claim(id);
@@ -863,8 +863,14 @@ impl<'o> Chrome<'o> {
         item: &Item<'_>,
         inserts: &mut Inserts,
     ) -> usize {
-        let (record, state) = (&item.record, &self.states[item.process()]);
-        let key = (process.shown.work_agent(record), stream_key(record));
+        let state = &self.states[item.process()];
+        // Where there is one device, nobody need ask which.
+        let agent = if process.devices.len() > 1 {
+            process.shown.work_agent(&item.record)
+        } else {
+            0
+        };
+        let key = (agent, item.key);
         match state.newest_rows.get(key.1.into(), key) {
             Some(at) => at as usize,
             None => {
@@ -920,32 +926,35 @@ impl<'o> Chrome<'o> {
             });
         }
         let tid = stream_row.tids[lane];
-        if record.kind() == Some(Kind::Dispatch) {
+        if item.kind == Some(Kind::Dispatch) {
             self.report.kernels += 1;
         } else {
             self.report.copies += 1;
         }
-        let own = record.correlation_id();
-        let mut flags = match state.launches.target(own, record.ancestor_id()) {
-            None => 0,
-            Some(target) if target == own => LINKED,
-            Some(_) => BY_ANCESTOR,
-        };
-        if flags == 0 {
-            self.report.unlinked += 1;
-        } else if state.launches.is_claimed(target(record, flags)) {
-            flags |= ARROW;
-            self.report.arrows += 1;
-        } else {
-            // The call comes later in time.
-            self.report.before_launch += 1;
-            let early = Early {
-                end: item.place.end,
-                pid: state.gpu_pid + device_number(process, process.device(record)),
-                tid,
-                number: self.decided - 1,
-            };
-            state.add_early(target(record, flags), item.place.start, early);
+        let mut flags = 0;
+        match state.launches.target(item.id, || record.ancestor_id()) {
+            None => self.report.unlinked += 1,
+            Some(target) => {
+                flags = if target == item.id {
+                    LINKED
+                } else {
+                    BY_ANCESTOR
+                };
+                if state.launches.is_claimed(target) {
+                    flags |= ARROW;
+                    self.report.arrows += 1;
+                } else {
+                    // The call comes later in time.
+                    self.report.before_launch += 1;
+                    let early = Early {
+                        end: item.place.end,
+                        pid: state.gpu_pid + device_number(process, process.device(record)),
+                        tid,
+                        number: self.decided - 1,
+                    };
+                    state.add_early(target, item.place.start, early);
+                }
+            }
         }
         Decision {
             tid,
@@ -1012,7 +1021,7 @@ impl<'o> Chrome<'o> {
             }
             Some(Kind::Mark | Kind::Alloc | Kind::Scratch) => {
                 let state = &mut self.states[index];
-                let row = state.thread(process, record.thread());
+                let row = state.thread(process, item.key);
                 let tid = state.thread_rows[row].tids[0];
                 self.report.instants += 1;
                 if record.kind() != Some(Kind::Alloc) {
@@ -1453,6 +1462,8 @@ impl Writer for Chrome<'_> {
     type Decision = Decision;
     type Formatter = Events;
 
+    const DECIDES_BY_RECORDS: bool = false;
+
     #[inline]
     fn decide(
         &mut self,
@@ -1461,7 +1472,7 @@ impl Writer for Chrome<'_> {
         inserts: &mut Inserts,
     ) -> Decision {
         self.decided += 1;
-        match item.record.kind() {
+        match item.kind {
             Some(Kind::Api | Kind::OpenCall) => self.call(process, item, inserts),
             Some(Kind::Dispatch | Kind::Copy) => self.work(process, item, inserts),
             _ => self.rare(process, item, inserts),
@@ -1515,7 +1526,7 @@ impl Formatter for Events {
         if decision.flags & NOTHING != 0 {
             return;
         }
-        match item.record.kind() {
+        match item.kind {
             Some(Kind::Api | Kind::OpenCall) => self.call(process, item, decision, out),
             Some(Kind::Dispatch) => self.kernel(process, item, decision, out),
             Some(Kind::Copy) => self.copy(process, item, decision, out),

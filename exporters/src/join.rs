@@ -279,14 +279,15 @@ impl LaunchTable {
 
     /// The call that device work with these ids leads to: by its correlation id, else by its ancestor.
     #[inline]
-    pub(crate) fn target(&mut self, correlation_id: u64, ancestor_id: u64) -> Option<u64> {
+    pub(crate) fn target(
+        &mut self,
+        correlation_id: u64,
+        ancestor_id: impl FnOnce() -> u64,
+    ) -> Option<u64> {
         if self.has_call(correlation_id) {
-            Some(correlation_id)
-        } else if self.has_call(ancestor_id) {
-            Some(ancestor_id)
-        } else {
-            None
+            return Some(correlation_id);
         }
+        Some(ancestor_id()).filter(|&id| self.has_call(id))
     }
 
     /// Notes drawn device work that leads to call `target`.
@@ -580,10 +581,10 @@ mod tests {
         let mut table = LaunchTable::default();
         table.add_call(0);
         table.add_call(29_170);
-        assert_eq!(table.target(0, 0), None);
-        assert_eq!(table.target(29_170, 5), Some(29_170));
-        assert_eq!(table.target(5, 29_170), Some(29_170));
-        assert_eq!(table.target(5, 6), None);
+        assert_eq!(table.target(0, || 0), None);
+        assert_eq!(table.target(29_170, || 5), Some(29_170));
+        assert_eq!(table.target(5, || 29_170), Some(29_170));
+        assert_eq!(table.target(5, || 6), None);
     }
 
     #[test]
@@ -628,7 +629,7 @@ mod tests {
             assert_eq!(drawn.contains(id + 7), count > 0);
         }
         table.finish();
-        assert!(table.is_linked() && table.target(77, 0) == Some(77));
+        assert!(table.is_linked() && table.target(77, || 0) == Some(77));
         assert!(table.claim(1) && table.is_claimed(1) && !table.claim(1));
         for without_work in [9, 77, 1 << 20] {
             assert!(!table.claim(without_work) && !table.is_claimed(without_work));

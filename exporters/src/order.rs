@@ -16,7 +16,7 @@ use strandline::record::{Kind, Record};
 
 use crate::clock::Clock;
 use crate::export::{ExportError, Options, Progress};
-use crate::model::Model;
+use crate::model::{Model, stream_key};
 use crate::phases::{Phases, Watch};
 use crate::pipeline::{self, Alone, Plan, Writer};
 use crate::scan::{Place, Shown};
@@ -28,30 +28,42 @@ const PROGRESS_STEP: u64 = 1 << 16;
 const STRETCHES_EACH: u64 = 4;
 const SHARED_STRETCH_RECORDS: u64 = 1 << 14;
 
-/// A record and where it goes.
+/// A record and where it goes, with what is asked most often: whoever has the items has no need of the records, which lie
+/// anywhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'a> {
     pub(crate) place: Place,
     pub(crate) record: Record<'a>,
+    /// Its correlation id.
+    pub(crate) id: u64,
+    /// The stream's id (see [`stream_key`]) of a kernel or copy, else the thread's.
+    pub(crate) key: u32,
+    process: u16,
+    pub(crate) kind: Option<Kind>,
 }
 
 impl<'a> Item<'a> {
     /// A record of process `index`.
     #[inline]
     pub(crate) fn new(index: usize, place: Place, record: Record<'a>) -> Self {
+        let kind = record.kind();
         Self {
-            place: Place {
-                process: index as u16,
-                ..place
-            },
+            place,
             record,
+            id: record.correlation_id(),
+            key: match kind {
+                Some(Kind::Dispatch | Kind::Copy) => stream_key(&record),
+                _ => record.thread(),
+            },
+            process: index as u16,
+            kind,
         }
     }
 
     /// Index of its process.
     #[inline]
     pub(crate) fn process(&self) -> usize {
-        usize::from(self.place.process)
+        usize::from(self.process)
     }
 }
 

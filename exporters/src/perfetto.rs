@@ -352,6 +352,8 @@ impl Writer for Perfetto<'_> {
     type Decision = Decision;
     type Formatter = Packets;
 
+    const DECIDES_BY_RECORDS: bool = true;
+
     #[inline]
     fn decide(
         &mut self,
@@ -364,7 +366,7 @@ impl Writer for Perfetto<'_> {
         if start >= self.states[index].next_wait_end {
             self.settle_waits(index, start, inserts);
         }
-        match record.kind() {
+        match item.kind {
             Some(Kind::Api | Kind::OpenCall) => return self.call(process, item, inserts),
             Some(Kind::Dispatch | Kind::Copy) => return self.work(process, item, inserts),
             Some(Kind::Range | Kind::OpenRange | Kind::Mark | Kind::Scratch) => {

@@ -133,6 +133,9 @@ pub(crate) trait Writer {
     type Decision: Copy + Send;
     type Formatter: Formatter<Decision = Self::Decision> + Send;
 
+    /// True when deciding looks into most records, not only into their items.
+    const DECIDES_BY_RECORDS: bool;
+
     /// Decides about the next record in order. Texts of its own go to `inserts`.
     fn decide(
         &mut self,
@@ -210,7 +213,9 @@ fn decide<W: Writer>(
     chunk.inserts.list.clear();
     chunk.inserts.texts.clear();
     for (at, item) in chunk.items.iter().enumerate() {
-        if let Some(ahead) = chunk.items.get(at + AHEAD) {
+        if W::DECIDES_BY_RECORDS
+            && let Some(ahead) = chunk.items.get(at + AHEAD)
+        {
             ahead.record.prefetch();
         }
         chunk.inserts.at = at;
@@ -242,6 +247,9 @@ fn format<F: Formatter<Decision: Copy>>(
     };
     let mut inserts = inserts.list.iter_mut().peekable();
     for (at, (item, &decision)) in items.iter().zip(&*decisions).enumerate() {
+        if let Some(ahead) = items.get(at + AHEAD) {
+            ahead.record.prefetch();
+        }
         while let Some(insert) = inserts.next_if(|insert| insert.before == at) {
             add(insert, bytes);
         }

@@ -74,9 +74,6 @@ pub(crate) struct Shown<'a> {
 pub(crate) struct Place {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    pub(crate) group: Group,
-    /// Index of the process, when it is an [`Item`]'s.
-    pub(crate) process: u16,
 }
 
 impl Shown<'_> {
@@ -201,12 +198,7 @@ impl Shown<'_> {
             }
         }
         let end = self.end(record, kind, start, clock);
-        let mut place = Place {
-            start,
-            end,
-            group,
-            process: 0,
-        };
+        let mut place = Place { start, end };
         self.settle(&mut place, record);
         Some(place)
     }
@@ -510,8 +502,6 @@ impl<'a> Pass<'a> {
         Some(Place {
             start: out,
             end: shown.out_ns(end).max(out),
-            group: Group::Device,
-            process: 0,
         })
     }
 
@@ -521,7 +511,7 @@ impl<'a> Pass<'a> {
         let result = &mut self.result;
         let scan = &mut result.scan;
         let tables = (&mut result.launches, &mut result.drawn);
-        let Some((group, host)) = order::group(kind) else {
+        let Some((_, host)) = order::group(kind) else {
             scan.has_issues |= kind == Kind::CopyIssue;
             if kind == Kind::External {
                 result.externals.add(record);
@@ -558,12 +548,7 @@ impl<'a> Pass<'a> {
                 }
                 return shown.wants_issues.then(|| {
                     let start = shown.out_ns(self.clock.vendor_ns(start));
-                    Place {
-                        start,
-                        end: start,
-                        group,
-                        process: 0,
-                    }
+                    Place { start, end: start }
                 });
             }
             Kind::Alloc | Kind::Scratch if start == 0 => return None,
@@ -598,8 +583,6 @@ impl<'a> Pass<'a> {
         Some(Place {
             start: out,
             end: shown.end(record, kind, out, &mut self.clock),
-            group,
-            process: 0,
         })
     }
 
@@ -724,7 +707,7 @@ fn count_by_target(process: &Process<'_>, launches: &mut LaunchTable) {
         if matches!(record.kind(), Some(Kind::Dispatch | Kind::Copy))
             && shown.takes_session(record.session())
             && shown.hidden(&record, shown.span_index(record.session(), &mut newest)) == 0
-            && let Some(target) = launches.target(record.correlation_id(), record.ancestor_id())
+            && let Some(target) = launches.target(record.correlation_id(), || record.ancestor_id())
         {
             launches.add_work(target);
         }

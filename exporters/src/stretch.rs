@@ -6,9 +6,9 @@
 
 use std::cmp::Ordering;
 
-use strandline::record::{Kind, Record};
+use strandline::record::Kind;
 
-use crate::order::{Group, Item};
+use crate::order::{Group, Item, group};
 
 /// Bits of a digit at most: as many buckets as a small cache holds a line of each.
 const DIGIT_BITS_MAX: u32 = 11;
@@ -161,27 +161,29 @@ fn sort_words(words: &mut Vec<u64>, spare: &mut Vec<u64>, first_bit: u32, bits: 
 
 fn compare(one: &Item<'_>, other: &Item<'_>) -> Ordering {
     let (place, other_place) = (&one.place, &other.place);
+    let group_of = |item: &Item<'_>| item.kind.and_then(group).map(|(group, _)| group);
+    let group = group_of(one);
     place
         .start
         .cmp(&other_place.start)
-        .then(place.group.cmp(&other_place.group))
+        .then(group.cmp(&group_of(other)))
         .then_with(|| {
-            if place.group == Group::Instant {
+            if group == Some(Group::Instant) {
                 Ordering::Equal
             } else {
                 other_place.end.cmp(&place.end)
             }
         })
         .then(one.process().cmp(&other.process()))
-        .then_with(|| rank(&one.record).cmp(&rank(&other.record)))
+        .then_with(|| rank(one).cmp(&rank(other)))
         .then_with(|| one.record.words().cmp(other.record.words()))
 }
 
 /// Ranges lie above API calls, outer calls above inner ones.
-fn rank(record: &Record<'_>) -> (u8, u8) {
-    match record.kind() {
-        Some(Kind::Range | Kind::OpenRange) => (0, record.depth()),
-        Some(Kind::Api | Kind::OpenCall) => (1, record.depth()),
+fn rank(item: &Item<'_>) -> (u8, u8) {
+    match item.kind {
+        Some(Kind::Range | Kind::OpenRange) => (0, item.record.depth()),
+        Some(Kind::Api | Kind::OpenCall) => (1, item.record.depth()),
         Some(Kind::Dispatch) => (2, 0),
         _ => (3, 0),
     }
@@ -191,6 +193,7 @@ fn rank(record: &Record<'_>) -> (u8, u8) {
 mod tests {
     use super::*;
     use crate::scan::Place;
+    use strandline::record::Record;
 
     fn order_of(starts: &[u64]) -> Vec<(u64, u64)> {
         // The third word tells records of one moment apart.
@@ -232,8 +235,6 @@ mod tests {
             let place = Place {
                 start: words[1],
                 end: words[1],
-                group: Group::Instant,
-                process: 0,
             };
             Item::new(0, place, Record::parse(words).unwrap())
         })

@@ -308,7 +308,7 @@ impl Formatter for Packets {
     ) {
         match decision {
             Decision::Nothing => {}
-            Decision::Host(host) => out.by_vec(|out| match item.record.kind() {
+            Decision::Host(host) => out.by_vec(|out| match item.kind {
                 Some(Kind::Api | Kind::OpenCall) => self.call(process, item, host, out),
                 Some(Kind::Mark) => Self::mark(process, item, host, out),
                 Some(Kind::Scratch) => Self::scratch(item, host, out),

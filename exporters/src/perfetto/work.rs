@@ -2,7 +2,7 @@
 
 use strandline::record::{Kind, Record, high, low};
 
-use crate::model::{Kernel, Process, copy_names, stream_key};
+use crate::model::{Kernel, Process, copy_names};
 use crate::order::Item;
 use crate::pipeline::{Inserts, What};
 use crate::proto::{bytes, message, text, uint};
@@ -41,7 +41,7 @@ impl Perfetto<'_> {
     fn stream_row(&mut self, process: &Process<'_>, item: &Item<'_>) -> (usize, usize, usize) {
         let record = &item.record;
         let state = &mut self.states[item.process()];
-        let key = (process.shown.work_agent(record), stream_key(record));
+        let key = (process.shown.work_agent(record), item.key);
         let (at, device, stream) = match state.newest_rows.get(key.1.into(), key) {
             Some(found) => found,
             None => {
@@ -186,7 +186,7 @@ impl Perfetto<'_> {
         let (index, record) = (item.process(), &item.record);
         let (row, device, stream) = self.stream_row(process, item);
         let state = &mut self.states[index];
-        let target = (state.launches).target(record.correlation_id(), record.ancestor_id());
+        let target = (state.launches).target(item.id, || record.ancestor_id());
         let number = state.launches.next_number(target);
         let event = state.event_base.wrapping_add(number);
         let row = &mut state.row_list[row];
