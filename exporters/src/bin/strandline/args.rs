@@ -169,7 +169,7 @@ pub(crate) struct Export {
     /// Replace OUT when it exists
     #[arg(long)]
     pub(crate) force: bool,
-    /// Threads that read, sort and compress [default: as many as there are cores, at most 8]; the file is the same for any number
+    /// Threads that read, sort and compress [default: as many as there are cores, at most 16]; the file is the same for any number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
     /// Largest file, before compression: bytes, or with K, M or G, at least 1M. What is larger becomes OUT,

@@ -87,9 +87,10 @@ fn check_parts(args: &args::Export) -> Result<(), Failure> {
     Err(Failure::new(text).with_code(code::USAGE))
 }
 
-/// Threads that an export gets when nobody says how many: more than this wait for the one that writes.
+/// Threads that an export gets when nobody says how many: more than this wait for the one that decides, and each has chunks
+/// of its own in memory.
 pub(crate) fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(16))
 }
 
 /// An output file, split into stem and extension.
