@@ -418,9 +418,9 @@ impl LaunchTable {
             .counts
             .get(at)
             .map_or(&[][..], |counts| &counts[..slot]);
-        for (other, &count) in (id - slot as u64..).zip(before) {
+        for (other, &count) in before.iter().enumerate() {
             if count == LARGE {
-                first += u64::from(self.count_at(at, other));
+                first += u64::from(self.count_at(at, id - (slot - other) as u64));
             } else if count > 1 {
                 first += u64::from(count);
             }
@@ -597,6 +597,8 @@ mod tests {
             (64, 255),
             (65, 1000),
             (1 << 40, 2),
+            (u64::MAX - 1, 300),
+            (u64::MAX, 2),
             (9, 0),
         ];
         for (id, _) in counts {
@@ -612,7 +614,7 @@ mod tests {
                         feeder.add(Note::Call, id);
                         for _ in (half..count).step_by(2) {
                             feeder.add(Note::Work, id);
-                            feeder.add(Note::Drawn, id + 7);
+                            feeder.add(Note::Drawn, id.wrapping_add(7));
                         }
                     }
                     feeder.add(Note::Call, 77);
@@ -626,7 +628,7 @@ mod tests {
             table.add_call(id);
         }
         for (id, count) in counts {
-            assert_eq!(drawn.contains(id + 7), count > 0);
+            assert_eq!(drawn.contains(id.wrapping_add(7)), count > 0);
         }
         table.finish();
         assert!(table.is_linked() && table.target(77, || 0) == Some(77));
