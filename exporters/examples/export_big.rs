@@ -13,12 +13,13 @@
 #[path = "../tests/export_support/big.rs"]
 mod big;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use strandline::Trace;
-use strandline_exporters::{Format, Options, export, export_to};
+use strandline_exporters::{Format, Options, Phases, export, export_to};
 
 /// Anonymous memory of this process, bytes: what it has beside mapped files.
 fn anonymous_bytes() -> u64 {
@@ -128,9 +129,11 @@ fn row(traces: &[Trace], folder: &Path, threads: usize, name: &str, to_file: boo
     } else {
         Format::Perfetto
     };
+    let phases = Cell::new(Phases::default());
     let options = Options {
         force: true,
         threads,
+        phases: Some(&|times| phases.set(times)),
         ..Options::default()
     };
     let (before, begun) = (cpu_seconds(), Instant::now());
@@ -143,7 +146,7 @@ fn row(traces: &[Trace], folder: &Path, threads: usize, name: &str, to_file: boo
         .expect("an export")
     });
     let (wall_s, after) = (begun.elapsed().as_secs_f64(), cpu_seconds());
-    let phases = report.phases;
+    let phases = phases.get();
     let seconds = [
         phases.first_pass,
         phases.first_pass_shared,

@@ -81,6 +81,8 @@ pub struct Options<'a> {
     pub session: Option<u64>,
     /// Called now and then, on the calling thread.
     pub progress: Option<&'a dyn Fn(Progress)>,
+    /// Called once, when all is written: where the time went.
+    pub phases: Option<&'a dyn Fn(Phases)>,
     /// Largest part of a file, bytes before compression; none: [`Format::part_bytes_max`]. Further parts lie beside the file,
     /// `out.json` before `out.part2.json`, and each loads by itself. A region has no parts.
     pub part_bytes_max: Option<u64>,
@@ -97,6 +99,7 @@ impl Default for Options<'_> {
             force: false,
             session: None,
             progress: None,
+            phases: None,
             part_bytes_max: None,
             batch_records_max: 3 << 19,
             threads: 1,
@@ -110,6 +113,7 @@ impl std::fmt::Debug for Options<'_> {
             .field("force", &self.force)
             .field("session", &self.session)
             .field("progress", &self.progress.is_some())
+            .field("phases", &self.phases.is_some())
             .field("part_bytes_max", &self.part_bytes_max)
             .field("batch_records_max", &self.batch_records_max)
             .field("threads", &self.threads)
@@ -157,8 +161,6 @@ pub struct ExportReport {
     pub damage: usize,
     /// The sessions' own reports, process by process.
     pub sessions: Vec<SessionReport>,
-    /// Where the time went.
-    pub phases: Phases,
 }
 
 impl ExportReport {
@@ -347,6 +349,9 @@ fn write(
         phases.add(&crate::order::walk(&mut model, options, &mut writer)?);
         writer.finish(&mut model, &mut report)?
     };
-    (report.files, report.bytes, report.phases) = (files, bytes, phases);
+    (report.files, report.bytes) = (files, bytes);
+    if let Some(tell) = options.phases {
+        tell(phases);
+    }
     Ok(report)
 }
