@@ -812,6 +812,45 @@ fn case_b39_losses_are_counted_where_the_importer_counts_its_own() {
     );
 }
 
+/// Losses that began before the first missing dispatch, and ended after it: neither takes the other's end.
+#[test]
+fn what_is_said_of_quality_keeps_its_times_where_it_overlaps() {
+    let mut region = region();
+    for (id, start) in [(1, 1_200), (2, 3_000)] {
+        let issue = [start, id, id, 0, 1, 3, pair(1, 4242)];
+        region.record(0, Kind::Enqueue, 1, &issue);
+    }
+    let mut lost = Losses::default();
+    lost.0[LossReason::NoSegment as usize] = 7;
+    region.session_end(&SessionEnd {
+        session: 1,
+        verdict: Verdict::Incomplete,
+        proof: Proof::Pairs,
+        dispatches: Work {
+            issued: 2,
+            recorded: 1,
+            retired_without_record: 0,
+        },
+        begin_ns: 1_000,
+        requested_ns: 5_000,
+        returned_ns: 6_000,
+        low_watermark: 1,
+        high_watermark: 2,
+        lost,
+        first_loss_ns: 1_500,
+        last_loss_ns: 4_000,
+        ..SessionEnd::default()
+    });
+    let (file, _) = perfetto(&[region.trace()]);
+    let found = |about: &str| {
+        let mut slices = file.slices.iter();
+        let slice = slices.find(|slice| slice.name.contains(about)).unwrap();
+        (slice.start - BOOT_NS, slice.end.unwrap() - BOOT_NS)
+    };
+    assert_eq!(found("lost: 7 records"), (1_500, 4_000));
+    assert_eq!(found("incomplete: "), (3_000, 6_000));
+}
+
 #[test]
 fn a_clean_trace_has_no_mark_of_loss() {
     let mut region = region();

@@ -4,7 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use crate::model::{Model, Process};
+use crate::lanes::NestedLanes;
+use crate::model::{Model, Note, Process};
 use crate::proto::{bytes, message, text, uint};
 
 use super::names::{ANNOTATION_NAMES, ARG_NAMES, CATEGORY_NAMES, thing, unique};
@@ -54,10 +55,12 @@ pub(super) fn begin_process(block: &mut Vec<u8>, process: &Process<'_>, state: &
             });
         });
     });
-    if !process.notes.is_empty() {
+    // Spans of one track nest: what overlaps in part has a track of its own, of the same name.
+    let tracks = placed_notes(process).iter().map(|(_, lane)| lane + 1).max();
+    for lane in 0..tracks.unwrap_or(0) {
         packet(block, state.main, NEEDS_STATE, None, |out| {
             message(out, field::TRACK_DESCRIPTOR, |out| {
-                uint(out, 1, unique(process.identity, thing::QUALITY, 0));
+                uint(out, 1, unique(process.identity, thing::QUALITY, lane));
                 let name = format!("Recording quality [{}]", process.pid);
                 bytes(out, 2, name.as_bytes());
                 let about =
@@ -102,12 +105,25 @@ pub(super) fn closing(process: &Process<'_>, sequence: u64) -> Closing {
     }
 }
 
-/// What a trace says of its own quality: when each note begins, and its packets.
-fn notes(process: &Process<'_>, sequence: u64) -> VecDeque<(u64, Vec<u8>)> {
+/// What a trace says of its own quality, in the order of starts, and the lane of each.
+fn placed_notes<'a>(process: &'a Process<'_>) -> Vec<(&'a Note, u64)> {
     let mut notes: Vec<_> = process.notes.iter().collect();
     notes.sort_by_key(|note| (note.start, Reverse(note.end)));
-    let track = unique(process.identity, thing::QUALITY, 0);
-    let encoded = notes.into_iter().map(|note| {
+    let mut lanes = NestedLanes::default();
+    let placed = notes.into_iter().map(|note| {
+        let start = process.out_ns(note.start);
+        let lane = note
+            .end
+            .map(|end| lanes.place(start, process.out_ns(end).max(start)));
+        (note, lane.unwrap_or(0) as u64)
+    });
+    placed.collect()
+}
+
+/// What a trace says of its own quality: when each note begins, and its packets.
+fn notes(process: &Process<'_>, sequence: u64) -> VecDeque<(u64, Vec<u8>)> {
+    let encoded = placed_notes(process).into_iter().map(|(note, lane)| {
+        let track = unique(process.identity, thing::QUALITY, lane);
         let (start, mut block) = (process.out_ns(note.start), Vec::new());
         let event = |out: &mut Vec<u8>, kind| {
             message(out, field::TRACK_EVENT, |out| {
