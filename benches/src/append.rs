@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use strandline::limits::BUDGET_BYTES_DEFAULT;
 
 use crate::arguments::Arguments;
 use crate::clock::{self, Scale, median};
@@ -121,7 +122,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     for peer in ["strandline", "rtrb"] {
         if arguments.wants(peer) {
             for count in [1, producers[producers.len() - 1].min(cores.max(2) - 1)] {
-                jobs.push((peer, vec!["sustained".to_owned(), count.to_string()]));
+                for _ in 0..arguments.repetitions {
+                    jobs.push((peer, vec!["sustained".to_owned(), count.to_string()]));
+                }
             }
         }
     }
@@ -458,7 +461,7 @@ fn sustained_row(
         lost,
     } = match peer {
         "strandline" => {
-            let process = Process::start_whole((4 * producers as u64 + 64) << 20, "stream")?;
+            let process = Process::start_whole(BUDGET_BYTES_DEFAULT, "stream")?;
             driver::sustained(&Streamed::<false>::new(process)?, producers, seconds)?
         }
         "rtrb" => driver::sustained(&Rtrb::<8, 1>::new(producers), producers, seconds)?,
@@ -484,11 +487,11 @@ fn consumer_row(
     let seconds = arguments.seconds;
     let records_per_s = match peer {
         "strandline" => {
-            let process = Process::start_whole((4 * producers as u64 + 64) << 20, "stream")?;
+            let process = Process::start_whole(BUDGET_BYTES_DEFAULT, "stream")?;
             consumer::capacity(&Streamed::<false>::new(process)?, producers, seconds)?
         }
         "strandline-pairs" => {
-            let process = Process::start_whole((8 * producers as u64 + 64) << 20, "stream")?;
+            let process = Process::start_whole(BUDGET_BYTES_DEFAULT, "stream")?;
             consumer::capacity(&Streamed::<true>::new(process)?, producers, seconds)?
         }
         "rtrb" => consumer::capacity(&Rtrb::<8, 1>::new(producers), producers, seconds)?,
@@ -615,12 +618,21 @@ fn table(rows: &[Value]) -> String {
                 "{peer:<36} {times} timestamps, {cells} cells: p50 {over:+.1} ns over the empty sample"
             );
         } else if peer.ends_with("/sustained") {
-            let rate = number(row, "records_per_s") / 1e6;
-            let lost = number(row, "lost");
-            let _ = writeln!(
-                out,
-                "{peer:<36} {producers} producers: {rate:.1} M records/s through one consumer, {lost} lost"
-            );
+            let same = |other: &&Value| {
+                text(other, "peer") == peer && number(other, "producers") == producers
+            };
+            let runs: Vec<&Value> = rows.iter().filter(same).collect();
+            // All runs of a row are told where the first stands.
+            if std::ptr::eq(runs[0], row) {
+                let rates = runs.iter().map(|run| number(run, "records_per_s") / 1e6);
+                let lost: f64 = runs.iter().map(|run| number(run, "lost")).sum();
+                let _ = writeln!(
+                    out,
+                    "{peer:<36} {producers} producers: {:.1} M records/s through one consumer (median of {}), {lost} lost",
+                    median(rates.collect()),
+                    runs.len()
+                );
+            }
         } else if peer.ends_with("/consumer") {
             let rate = number(row, "records_per_s") / 1e6;
             let what = if peer.contains("-pairs") {
