@@ -53,16 +53,21 @@ fn lttng() {
                 .output()
                 .map_err(|error| error.to_string())
         });
-    match built {
-        Ok(output) if output.status.success() => println!("cargo:rustc-cfg=strandline_lttng"),
-        Ok(output) => {
-            let why = String::from_utf8_lossy(&output.stderr);
-            let why = why.lines().find(|line| line.contains("error"));
-            println!(
-                "cargo:warning=LTTng's peer is skipped: {}",
-                why.unwrap_or("the compiler failed")
-            );
+    let why = match built {
+        Ok(output) if output.status.success() => {
+            println!("cargo:rustc-cfg=strandline_lttng");
+            return;
         }
-        Err(why) => println!("cargo:warning=LTTng's peer is skipped: {why}"),
-    }
+        Ok(output) => {
+            let talk = String::from_utf8_lossy(&output.stderr);
+            let line = talk.lines().find(|line| line.contains("error"));
+            line.map_or_else(
+                || format!("the compiler failed, {}", output.status),
+                str::to_owned,
+            )
+        }
+        Err(why) => why.replace('\n', " "),
+    };
+    println!("cargo:warning=LTTng's peer is skipped: {why}");
+    println!("cargo:rustc-env=STRANDLINE_LTTNG_WHY=its provider was not built: {why}");
 }

@@ -157,7 +157,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);
             let why = why.trim().trim_start_matches("strandline-benches: ");
-            if why.starts_with("built without") {
+            if why.starts_with("built without") || why.starts_with("its provider was not built") {
                 // Said once: none of its rows are there.
                 eprintln!("skipped: {peer}: {why}");
                 absent.push(peer);

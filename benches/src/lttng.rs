@@ -11,7 +11,8 @@ pub fn missing() -> Option<&'static str> {
     if cfg!(not(feature = "lttng")) {
         Some("built without the feature lttng")
     } else if cfg!(not(strandline_lttng)) {
-        Some("liblttng-ust-dev was not installed when this was built")
+        // What the build script found: no package, or a compiler that fails.
+        option_env!("STRANDLINE_LTTNG_WHY").or(Some("its provider was not built"))
     } else {
         None
     }
