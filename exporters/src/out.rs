@@ -51,17 +51,23 @@ struct WriterThread {
     full: Vec<SyncSender<Vec<u8>>>,
     turn: usize,
     empty: Receiver<Vec<u8>>,
-    thread: JoinHandle<io::Result<()>>,
+    /// None: it was waited for.
+    thread: Option<JoinHandle<io::Result<()>>>,
+    compressors: Vec<JoinHandle<()>>,
 }
 
-/// Where a compressor's blocks come from, and go to.
-type Compressor = (SyncSender<Vec<u8>>, Receiver<io::Result<Ready>>);
+/// Where a compressor's blocks come from, and go to, and the thread.
+type Compressor = (
+    SyncSender<Vec<u8>>,
+    Receiver<io::Result<Ready>>,
+    JoinHandle<()>,
+);
 
 /// Starts a thread that gets blocks and compresses them.
 fn start_compressor() -> io::Result<Compressor> {
     let (full, work) = sync_channel::<Vec<u8>>(1);
     let (done, ready) = sync_channel(1);
-    std::thread::Builder::new()
+    let thread = std::thread::Builder::new()
         .name("compress".to_owned())
         .spawn(move || {
             let mut deflate = Deflate::new();
@@ -75,17 +81,19 @@ fn start_compressor() -> io::Result<Compressor> {
                 }
             }
         })?;
-    Ok((full, ready))
+    Ok((full, ready, thread))
 }
 
 impl WriterThread {
     /// `compressors` threads compress; with none the file gets the blocks as they are.
     fn start(mut file: File, compressors: usize) -> io::Result<Self> {
         let (mut full, mut ready) = (Vec::new(), Vec::new());
+        let mut compressing = Vec::new();
         for _ in 0..compressors {
-            let (give, take) = start_compressor()?;
+            let (give, take, thread) = start_compressor()?;
             full.push(give);
             ready.push(take);
+            compressing.push(thread);
         }
         let mut plain = None;
         if compressors == 0 {
@@ -124,7 +132,8 @@ impl WriterThread {
             full,
             turn: 0,
             empty,
-            thread,
+            thread: Some(thread),
+            compressors: compressing,
         })
     }
 
@@ -135,11 +144,34 @@ impl WriterThread {
         self.full[turn].send(block).is_ok()
     }
 
-    fn finish(self) -> io::Result<()> {
-        drop(self.full);
-        self.thread
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the thread that writes has stopped")))
+    /// All blocks were given: waits until they are written, and the threads are gone.
+    fn finish(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    /// The threads have nothing more to come. Waits until they are gone, not only done: the host may unload what holds this
+    /// code.
+    fn end(&mut self) -> io::Result<()> {
+        self.full.clear();
+        let mut done = match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(done)) => done,
+            Some(Err(_)) => Err(io::Error::other("the thread that writes has stopped")),
+        };
+        for compressor in self.compressors.drain(..) {
+            // One that panicked left its block out.
+            if compressor.join().is_err() && done.is_ok() {
+                done = Err(io::Error::other("a thread that compresses has stopped"));
+            }
+        }
+        done
+    }
+}
+
+impl Drop for WriterThread {
+    /// An export that failed: why was said by whatever failed first.
+    fn drop(&mut self) {
+        let _ = self.end();
     }
 }
 

@@ -456,10 +456,11 @@ pub(crate) fn shared<'a, W: Writer>(
     };
     let desk = &desk;
     std::thread::scope(|scope| {
-        let _closer = Closer(desk, true);
+        let closer = Closer(desk, true);
+        let mut threads = Vec::new();
         for _ in 1..plan.threads {
             let mut formatter = writer.formatter(processes);
-            scope.spawn(move || {
+            let body = move || {
                 let _closer = Closer(desk, false);
                 let mut board = desk.lock();
                 while !board.closed {
@@ -475,93 +476,119 @@ pub(crate) fn shared<'a, W: Writer>(
                     desk.news.notify_one();
                     board = desk.lock();
                 }
-            });
-        }
-        let mut own = writer.formatter(processes);
-        let mut sizes = Sizes::new(plan.threads);
-        let mut spare: Vec<Chunk<'_, W::Decision>> = Vec::new();
-        // Chunks that were begun, and those that were stitched.
-        let (mut begun, mut done) = (0, 0);
-        let chunks_max = 2 * plan.threads as u64 + 2;
-        let mut stretch = 0;
-        // The stretch that is decided about, and its records that are.
-        let mut deciding: Option<(Stretch<'_>, usize)> = None;
-        let (mut own_phases, mut watch) = (Phases::default(), Watch::start());
-        let mut board = desk.lock();
-        // A thread that panicked has closed the desk; the scope passes that on.
-        while !board.closed {
-            if let Some(mut job) = board.formatted.remove(&done) {
-                drop(board);
-                done += 1;
-                let records = job.chunk.items.len();
-                sizes.add(records, job.chunk.bytes.place());
-                watch.lap();
-                writer.stitch(&mut job.chunk)?;
-                own_phases.stitching += watch.lap();
-                tell(records as u64, writer);
-                spare.push(job.chunk);
-                board = desk.lock();
-                continue;
+            };
+            let builder = std::thread::Builder::new().name("format".to_owned());
+            match builder.spawn_scoped(scope, body) {
+                Ok(thread) => threads.push(thread),
+                // The system makes no more: those that are there share the work, the calling one at least.
+                Err(_) => break,
             }
-            if begun - done < chunks_max {
-                if deciding.is_none()
-                    && let Some(picked) = board.picked.remove(&stretch)
-                {
-                    stretch += 1;
-                    if picked.len() == 0 {
-                        board.held -= 1;
-                        board.spare.push(picked);
-                        desk.work.notify_one();
-                        continue;
-                    }
-                    deciding = Some((picked, 0));
-                }
-                if let Some((picked, from)) = &mut deciding {
-                    drop(board);
-                    let range = *from..picked.len().min(*from + sizes.chunk_records());
-                    *from = range.end;
-                    let is_last = *from == picked.len();
-                    let mut chunk = spare.pop().unwrap_or_else(Chunk::new);
-                    watch.lap();
-                    picked.gather(range, &mut chunk.items);
-                    decide(writer, processes, &mut chunk);
-                    own_phases.deciding += watch.lap();
-                    board = desk.lock();
-                    if is_last {
-                        board.held -= 1;
-                        board
-                            .spare
-                            .extend(deciding.take().map(|(stretch, _)| stretch));
-                    }
-                    board.to_format.push_back(Job {
-                        number: begun,
-                        chunk,
-                    });
-                    begun += 1;
-                    desk.work.notify_all();
+        }
+        let done = lead(writer, processes, desk, fill, &mut tell);
+        drop(closer);
+        // Until they are gone, not only until they have nothing to do: the host may unload what holds this code.
+        for thread in threads {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        done
+    })
+}
+
+/// The calling thread's part: see [`shared`].
+fn lead<'a, W: Writer>(
+    writer: &mut W,
+    processes: &[Process<'_>],
+    desk: &Desk<'a, W::Decision>,
+    fill: &(dyn Fn(usize, &mut Stretch<'a>) + Sync),
+    tell: &mut impl FnMut(u64, &W),
+) -> Result<Phases, ExportError> {
+    let plan = desk.plan;
+    let mut own = writer.formatter(processes);
+    let mut sizes = Sizes::new(plan.threads);
+    let mut spare: Vec<Chunk<'_, W::Decision>> = Vec::new();
+    // Chunks that were begun, and those that were stitched.
+    let (mut begun, mut done) = (0, 0);
+    let chunks_max = 2 * plan.threads as u64 + 2;
+    let mut stretch = 0;
+    // The stretch that is decided about, and its records that are.
+    let mut deciding: Option<(Stretch<'_>, usize)> = None;
+    let (mut own_phases, mut watch) = (Phases::default(), Watch::start());
+    let mut board = desk.lock();
+    // A thread that panicked has closed the desk; whoever joins it passes that on.
+    while !board.closed {
+        if let Some(mut job) = board.formatted.remove(&done) {
+            drop(board);
+            done += 1;
+            let records = job.chunk.items.len();
+            sizes.add(records, job.chunk.bytes.place());
+            watch.lap();
+            writer.stitch(&mut job.chunk)?;
+            own_phases.stitching += watch.lap();
+            tell(records as u64, writer);
+            spare.push(job.chunk);
+            board = desk.lock();
+            continue;
+        }
+        if begun - done < chunks_max {
+            if deciding.is_none()
+                && let Some(picked) = board.picked.remove(&stretch)
+            {
+                stretch += 1;
+                if picked.len() == 0 {
+                    board.held -= 1;
+                    board.spare.push(picked);
+                    desk.work.notify_one();
                     continue;
                 }
-                if stretch == plan.stretches && begun == done {
-                    break;
-                }
+                deciding = Some((picked, 0));
             }
-            match desk.task(&mut board) {
-                Some(task) => {
-                    drop(board);
-                    desk.perform(task, fill, &mut own, processes);
-                    board = desk.lock();
+            if let Some((picked, from)) = &mut deciding {
+                drop(board);
+                let range = *from..picked.len().min(*from + sizes.chunk_records());
+                *from = range.end;
+                let is_last = *from == picked.len();
+                let mut chunk = spare.pop().unwrap_or_else(Chunk::new);
+                watch.lap();
+                picked.gather(range, &mut chunk.items);
+                decide(writer, processes, &mut chunk);
+                own_phases.deciding += watch.lap();
+                board = desk.lock();
+                if is_last {
+                    board.held -= 1;
+                    board
+                        .spare
+                        .extend(deciding.take().map(|(stretch, _)| stretch));
                 }
-                None => {
-                    watch.lap();
-                    board = desk
-                        .news
-                        .wait(board)
-                        .unwrap_or_else(PoisonError::into_inner);
-                    own_phases.waiting += watch.lap();
-                }
+                board.to_format.push_back(Job {
+                    number: begun,
+                    chunk,
+                });
+                begun += 1;
+                desk.work.notify_all();
+                continue;
+            }
+            if stretch == plan.stretches && begun == done {
+                break;
             }
         }
-        own_phases.add(&board.phases);
-        Ok(own_phases)
-    })
+        match desk.task(&mut board) {
+            Some(task) => {
+                drop(board);
+                desk.perform(task, fill, &mut own, processes);
+                board = desk.lock();
+            }
+            None => {
+                watch.lap();
+                board = desk
+                    .news
+                    .wait(board)
+                    .unwrap_or_else(PoisonError::into_inner);
+                own_phases.waiting += watch.lap();
+            }
+        }
+    }
+    own_phases.add(&board.phases);
+    Ok(own_phases)
 }

@@ -311,31 +311,38 @@ pub(crate) fn scan<'a>(process: &mut Process<'a>, settings: Settings) -> Result<
         let shown = &process.shown;
         let each = runs.div_ceil(settings.threads).max(1);
         let shards = Arc::new(Shards::new(shown.wants_issues));
+        let take = |runs: Range<usize>| {
+            let mut pass = new_pass();
+            pass.feeder = Some(Feeder::new(shards.clone()));
+            let bounds = pass.take_runs(shown, runs, |_| {});
+            if let Some(feeder) = pass.feeder.take() {
+                feeder.finish();
+            }
+            (pass, bounds)
+        };
+        let take = &take;
         let (mut whole, bounds) = std::thread::scope(|scope| {
             let started: Vec<_> = (0..settings.threads)
                 .map(|at| (at * each).min(runs)..((at + 1) * each).min(runs))
                 .map(|runs| {
-                    let mut pass = new_pass();
-                    pass.feeder = Some(Feeder::new(shards.clone()));
-                    scope.spawn(move || {
-                        let bounds = pass.take_runs(shown, runs, |_| {});
-                        if let Some(feeder) = pass.feeder.take() {
-                            feeder.finish();
-                        }
-                        (pass, bounds)
-                    })
+                    let builder = std::thread::Builder::new().name("scan".to_owned());
+                    let own = runs.clone();
+                    let started = builder.spawn_scoped(scope, move || take(runs));
+                    // Where the system makes no thread this one does it, when its turn comes.
+                    started.map_err(|_| own)
                 })
                 .collect();
             let mut whole = new_pass();
             let mut all = Vec::with_capacity(runs);
-            for thread in started {
-                match thread.join() {
-                    Ok((pass, bounds)) => {
-                        whole.merge(pass);
-                        all.extend(bounds);
-                    }
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
+            for part in started {
+                let (pass, bounds) = match part {
+                    Ok(thread) => thread
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                    Err(runs) => take(runs),
+                };
+                whole.merge(pass);
+                all.extend(bounds);
             }
             (whole, all)
         });
