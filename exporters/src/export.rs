@@ -339,14 +339,26 @@ fn write(
     let mut report = model.report();
     let mut phases = model.phases;
     let part_bytes_max = (options.part_bytes_max).unwrap_or_else(|| format.part_bytes_max());
+    // Before the writer takes the tables.
+    let batch = crate::order::batch_records(&model, options);
     let (files, bytes) = if format == Format::Perfetto {
         let mut writer = Perfetto::new(&mut model, output, part_bytes_max)?;
-        phases.add(&crate::order::walk(&mut model, options, &mut writer)?);
+        phases.add(&crate::order::walk(
+            &mut model,
+            options,
+            batch,
+            &mut writer,
+        )?);
         writer.finish(&mut model, &mut report)?
     } else {
         let mut writer = Chrome::new(&mut model, output, part_bytes_max);
         writer.begin(&model)?;
-        phases.add(&crate::order::walk(&mut model, options, &mut writer)?);
+        phases.add(&crate::order::walk(
+            &mut model,
+            options,
+            batch,
+            &mut writer,
+        )?);
         writer.finish(&mut model, &mut report)?
     };
     (report.files, report.bytes) = (files, bytes);

@@ -130,6 +130,11 @@ impl Places {
         self.dense[at] = place + 1;
     }
 
+    /// Memory that it has, bytes; entries of the map as they are without what it keeps free.
+    fn bytes(&self) -> u64 {
+        (self.dense.len() * size_of::<u32>() + self.sparse.len() * size_of::<(u64, u32)>()) as u64
+    }
+
     /// Pages and places, in the order of the pages but for those in the map.
     fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
         let dense = (0u64..).zip(&self.dense).filter(|&(_, &place)| place != 0);
@@ -160,6 +165,11 @@ impl Ids {
             self.newest = (page, at + 1);
         }
         &mut self.pages[self.newest.1 as usize - 1]
+    }
+
+    /// Memory that it has, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.pages.len() * size_of::<u64>()) as u64 + self.index.bytes()
     }
 
     /// Adds an id.
@@ -289,6 +299,14 @@ impl LaunchTable {
             counted,
             ..Self::default()
         }
+    }
+
+    /// Memory that it has, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let pages = self.pages.len() * size_of::<Page>() + self.many_of.len() * size_of::<u32>();
+        let many = self.many.len() * size_of::<Many>();
+        let large = (self.large.len() + self.large_numbered.len()) * size_of::<(u64, u32)>();
+        (pages + many + large) as u64 + self.index.bytes()
     }
 
     #[inline]
@@ -750,12 +768,6 @@ mod tests {
         );
     }
 
-    fn bytes(table: &LaunchTable) -> usize {
-        table.pages.len() * size_of::<Page>()
-            + (table.many_of.len() + table.index.dense.len()) * size_of::<u32>()
-            + table.many.len() * size_of::<Many>()
-    }
-
     /// Calls 1 to `count`, each with one kernel, as several threads come upon them.
     fn plain_launches(count: u64, threads: u64) -> (LaunchTable, Ids) {
         let shards = Arc::new(Shards::new(true));
@@ -781,11 +793,7 @@ mod tests {
     fn a_launch_of_one_kernel_takes_half_a_byte() {
         let count = 1 << 18;
         let (mut table, drawn) = plain_launches(count, 2);
-        assert!(
-            bytes(&table) as u64 <= count / 2 + 4_096,
-            "{}",
-            bytes(&table)
-        );
+        assert!(table.bytes() <= count / 2 + 4_096, "{}", table.bytes());
         for id in [1, 63, 64, 65, count - 1, count] {
             assert!(drawn.contains(id));
             assert_eq!((table.count(id), table.numbers(id)), (1, (id * 4, 1)));
@@ -808,13 +816,13 @@ mod tests {
     #[ignore = "takes some seconds and 200 MiB"]
     fn the_largest_region_s_launches_take_less_than_150_mib() {
         let (table, drawn) = plain_launches(268 << 20, 2);
-        let ids = drawn.pages.len() * size_of::<u64>() + drawn.index.dense.len() * size_of::<u32>();
+        let ids = drawn.bytes();
         println!(
             "{} MiB, and {} MiB for the set of dispatches",
-            bytes(&table) >> 20,
+            table.bytes() >> 20,
             ids >> 20
         );
-        assert!(bytes(&table) < 150 << 20 && ids < 60 << 20);
+        assert!(table.bytes() < 150 << 20 && ids < 60 << 20);
     }
 
     #[test]

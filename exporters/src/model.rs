@@ -839,6 +839,11 @@ impl<'a> Process<'a> {
         }
     }
 
+    /// Memory that the set of drawn dispatches has, bytes.
+    pub(crate) fn drawn_bytes(&self) -> u64 {
+        self.drawn.bytes()
+    }
+
     /// True when a dispatch with that id is drawn.
     pub(crate) fn is_drawn(&self, dispatch_id: u64) -> bool {
         self.drawn.contains(dispatch_id)

@@ -119,10 +119,33 @@ struct Source<'a> {
     open: Vec<Vec<u64>>,
 }
 
+/// What an export may have beside the mapped regions, bytes.
+const MEMORY_BYTES: u64 = 256 << 20;
+/// What it has beside the tables of ids and the records that are being put into order: blocks of output, names, threads.
+const OTHER_BYTES: u64 = 48 << 20;
+/// Memory of a record that is being put into order, with what else there is for each of those, bytes.
+const RECORD_BYTES: u64 = 96;
+/// Fewer than this are not put into order at once, however large the tables are.
+const BATCH_RECORDS_MIN: usize = 1 << 16;
+
+/// How many records are put into order at once: as many as asked for, fewer where the tables of ids leave less room. More
+/// batches are picked then, which takes longer and changes nothing in the output.
+pub(crate) fn batch_records(model: &Model<'_>, options: &Options<'_>) -> usize {
+    let tables = model.processes.iter();
+    let tables = tables.map(|process| process.launches.bytes() + process.drawn_bytes());
+    within(options.batch_records_max, tables.sum())
+}
+
+fn within(asked: usize, tables: u64) -> usize {
+    let room = MEMORY_BYTES.saturating_sub(OTHER_BYTES + tables) / RECORD_BYTES;
+    asked.min((room as usize).max(BATCH_RECORDS_MIN))
+}
+
 /// Gives all records to the writer, in order; returns how long each part of that took.
 pub(crate) fn walk<W: Writer>(
     model: &mut Model<'_>,
     options: &Options<'_>,
+    batch: usize,
     writer: &mut W,
 ) -> Result<Phases, ExportError> {
     let mut ready = Some(Stretch::new());
@@ -160,7 +183,7 @@ pub(crate) fn walk<W: Writer>(
     let threads = options.threads.max(1);
     // One stretch is decided about while each thread picks another one.
     let held_max = if threads > 1 { threads + 1 } else { 1 };
-    let mut each = (options.batch_records_max / held_max).max(1) as u64;
+    let mut each = (batch / held_max).max(1) as u64;
     if threads > 1 {
         let share = model.records / (STRETCHES_EACH * threads as u64);
         each = each.min(share.max(SHARED_STRETCH_RECORDS));
@@ -253,5 +276,21 @@ impl Source<'_> {
                 filled.push(Item::new(self.index, place, record));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_tables_leave_room_for_fewer_records() {
+        let asked = Options::default().batch_records_max;
+        assert_eq!((within(asked, 0), within(asked, 40 << 20)), (asked, asked));
+        assert_eq!(within(1_000, 1 << 40), 1_000);
+        // The tables of 268 M launches.
+        let few = within(asked, 184 << 20);
+        assert!((BATCH_RECORDS_MIN..asked / 4).contains(&few), "{few}");
+        assert_eq!(within(asked, 1 << 40), BATCH_RECORDS_MIN);
     }
 }
