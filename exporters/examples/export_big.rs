@@ -204,6 +204,12 @@ fn table(folder: &Path, records: u64, threads: &[usize]) {
 }
 
 fn main() {
+    // As the command does: see its `return_freed_memory`.
+    #[cfg(target_env = "gnu")]
+    // SAFETY: sets one number of the allocator; nothing else runs yet.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let folder = PathBuf::from(arguments.first().expect("a folder"));
     let number = |at: usize, default: u64| {

@@ -122,7 +122,7 @@ struct Source<'a> {
 /// What an export may have beside the mapped regions, bytes.
 const MEMORY_BYTES: u64 = 256 << 20;
 /// What it has beside the tables of ids and the records that are being put into order: blocks of output, names, threads.
-const OTHER_BYTES: u64 = 48 << 20;
+const OTHER_BYTES: u64 = 64 << 20;
 /// Memory of a record that is being put into order, with what else there is for each of those, bytes.
 const RECORD_BYTES: u64 = 96;
 /// Fewer than this are not put into order at once, however large the tables are.
