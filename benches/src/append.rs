@@ -449,6 +449,11 @@ fn no_session(arguments: &Arguments, scale: Scale) -> Result<(), String> {
     Ok(())
 }
 
+/// Stream mode with the default budget.
+fn streamed<const PAIRS: bool>() -> Result<Streamed<PAIRS>, String> {
+    Streamed::new(Process::start_whole(BUDGET_BYTES_DEFAULT, "stream")?)
+}
+
 fn sustained_row(
     peer: &str,
     producers: usize,
@@ -460,10 +465,7 @@ fn sustained_row(
         records_per_s,
         lost,
     } = match peer {
-        "strandline" => {
-            let process = Process::start_whole(BUDGET_BYTES_DEFAULT, "stream")?;
-            driver::sustained(&Streamed::<false>::new(process)?, producers, seconds)?
-        }
+        "strandline" => driver::sustained(&streamed::<false>()?, producers, seconds)?,
         "rtrb" => driver::sustained(&Rtrb::<8, 1>::new(producers), producers, seconds)?,
         other => return Err(format!("{other}: no such row")),
     };
@@ -486,14 +488,8 @@ fn consumer_row(
 ) -> Result<(), String> {
     let seconds = arguments.seconds;
     let records_per_s = match peer {
-        "strandline" => {
-            let process = Process::start_whole(BUDGET_BYTES_DEFAULT, "stream")?;
-            consumer::capacity(&Streamed::<false>::new(process)?, producers, seconds)?
-        }
-        "strandline-pairs" => {
-            let process = Process::start_whole(BUDGET_BYTES_DEFAULT, "stream")?;
-            consumer::capacity(&Streamed::<true>::new(process)?, producers, seconds)?
-        }
+        "strandline" => consumer::capacity(&streamed::<false>()?, producers, seconds)?,
+        "strandline-pairs" => consumer::capacity(&streamed::<true>()?, producers, seconds)?,
         "rtrb" => consumer::capacity(&Rtrb::<8, 1>::new(producers), producers, seconds)?,
         other => return Err(format!("{other}: no such row")),
     };

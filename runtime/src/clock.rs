@@ -95,9 +95,9 @@ pub fn ticks() -> u64 {
 }
 
 /// The TSC, read before it is known whether it is the clock: what comes of it counts only where [`is_tsc`] holds. On the
-/// fast ways the time is read first of all, so that it is the time before our own work. It was meant to make a cold append
-/// cheaper, by a guess that was never shown: if readings of the clock do not overlap, one behind loads that miss the cache
-/// holds up the caller's next one. No gain was measured (docs/benchmarks.md).
+/// fast ways the time is read first of all but the test for an open session: it is the time before our own work, and where
+/// readings of the clock wait for each other and for what stands before them (Emerald Rapids), the caller's next one waits
+/// for no more of our cache misses than that test's (docs/benchmarks.md, "Cold").
 #[inline(always)]
 pub(crate) fn early_tsc() -> u64 {
     #[cfg(target_arch = "x86_64")]
