@@ -20,9 +20,8 @@ use std::collections::BinaryHeap;
 
 use strandline::record::Kind;
 
-use crate::completeness;
 use crate::export::{ExportError, ExportReport};
-use crate::join::{IdMap, Ids, LaunchTable, Recent};
+use crate::join::{IdMap, LaunchTable, Recent};
 use crate::lanes::{FlatLanes, NestedLanes, RangesById};
 use crate::memory::Memory;
 use crate::model::{Model, Process};
@@ -30,6 +29,7 @@ use crate::order::Item;
 use crate::out::Output;
 use crate::pipeline::{Chunk, Inserts, Writer};
 pub(crate) use format::Events;
+use parts::Parts;
 
 mod args;
 mod ends;
@@ -116,23 +116,12 @@ const BY_ANCESTOR: u8 = 8;
 /// Writes Chrome JSON.
 #[derive(Debug)]
 pub(crate) struct Chrome<'o> {
-    out: Output<'o>,
-    part_bytes_max: u64,
+    parts: Parts<'o>,
     base_ns: u64,
     states: Vec<State>,
-    /// Everything before the first event of a part.
-    header: Vec<u8>,
-    /// Rows that name processes, threads and streams, each with `,\n` before it; every part begins with them.
-    rows: Vec<u8>,
     report: ExportReport,
-    /// The metadata object without the counts, for parts that end early.
-    part_end: Vec<u8>,
-    /// By process: calls with an `s` in this part, when it is not the first.
-    part_launched: Option<Vec<Ids>>,
-    /// Records that were decided, that were stitched, and that are in earlier parts.
+    /// Records that were decided.
     decided: u64,
-    stitched: u64,
-    part_first: u64,
 }
 
 impl State {
@@ -166,32 +155,24 @@ fn device_number(process: &Process<'_>, device: usize) -> u64 {
 }
 
 impl<'o> Chrome<'o> {
-    pub(crate) fn new(model: &mut Model<'_>, out: Output<'o>, part_bytes_max: u64) -> Self {
+    /// Begins the file. Its parts take no more than `part_bytes_max`.
+    pub(crate) fn new(
+        model: &mut Model<'_>,
+        out: Output<'o>,
+        part_bytes_max: u64,
+    ) -> Result<Self, ExportError> {
         let base_ns = model.first / BASE_STEP_NS * BASE_STEP_NS;
-        Self {
-            out,
-            part_bytes_max,
+        let report = model.report();
+        Ok(Self {
+            parts: Parts::begin(model, base_ns, &report, out, part_bytes_max)?,
             base_ns,
-            report: model.report(),
-            header: ends::header(model, base_ns),
-            rows: ends::first_rows(model),
             states: model.processes.iter_mut().map(State::new).collect(),
-            part_end: Vec::new(),
-            part_launched: None,
+            report,
             decided: 0,
-            stitched: 0,
-            part_first: 0,
-        }
+        })
     }
 
-    /// Writes the beginning. Call once, before the first event.
-    pub(crate) fn begin(&mut self, model: &Model<'_>) -> Result<(), ExportError> {
-        let mut end = Vec::new();
-        completeness::push(&mut end, model, &self.report, 0);
-        self.part_end = end;
-        self.begin_part()
-    }
-
+    /// Writes what is left and names the files.
     pub(crate) fn finish(
         mut self,
         model: &mut Model<'_>,
@@ -205,23 +186,14 @@ impl<'o> Chrome<'o> {
                 let mut inserts = Inserts::default();
                 self.range_by_id(process, index, &started, end, true, &mut inserts);
                 let (list, texts) = inserts.take();
-                let mut place = 0;
-                for insert in list {
-                    self.add_row(insert.what, place, insert.length, &texts);
-                    place += insert.length;
-                }
-                self.append_event(&texts)?;
+                self.parts.add_inserts(list, &texts)?;
             }
-            let mut notes = Vec::new();
-            ends::notes(process, self.base_ns, &mut notes);
-            self.append_event(&notes)?;
+            self.parts.end_process(index)?;
         }
-        let part = self.out.part_number();
-        let mut object = Vec::new();
-        completeness::push(&mut object, model, &self.report, part);
-        self.end_part(&object)?;
         *report = self.report;
-        self.out.commit()
+        report.cut_arrows = self.parts.cut_arrows();
+        report.arrows -= report.cut_arrows;
+        self.parts.commit(report)
     }
 }
 
@@ -251,25 +223,10 @@ impl Writer for Chrome<'_> {
     }
 
     fn stitch(&mut self, chunk: &mut Chunk<'_, Decision>) -> Result<(), ExportError> {
-        if self.part_launched.is_some() || self.is_full(chunk.bytes.place()) {
-            return self.stitch_events(chunk);
-        }
-        self.stitched += chunk.items.len() as u64;
-        if self.out.is_splittable() {
-            for at in 0..chunk.inserts().len() {
-                let insert = chunk.inserts()[at];
-                self.add_row(
-                    insert.what,
-                    insert.place,
-                    insert.length,
-                    chunk.bytes.as_bytes(),
-                );
-            }
-        }
-        self.out.give(chunk.bytes.finish())
+        self.parts.stitch(chunk)
     }
 
     fn bytes(&self) -> u64 {
-        self.out.bytes()
+        self.parts.bytes()
     }
 }

@@ -1,4 +1,9 @@
 //! The completeness report as JSON: what every JSON export carries in its top-level object `strandline`.
+//!
+//! Each part of an export has it, with all processes and sessions: `part` counts from 1. A part before the last one names the
+//! file behind it (`next_part`), the last one says how many there are (`parts`) and what they hold together (`drawn`). An
+//! export that is one file has `"part":1` and neither. Arrows whose ends lie in two parts are counted in the part of the later
+//! end (`arrows_to_earlier_parts`), and all of them in the last one (`arrows_between_parts`).
 
 use strandline::Work;
 use strandline::loss::{LossReason, Losses};
@@ -162,37 +167,128 @@ fn process(out: &mut Vec<u8>, process: &Process<'_>) {
     out.push(b'}');
 }
 
-/// The object: all processes and sessions, and what this export drew. `part` counts from 1; the counts of what was drawn
-/// are those of all parts up to this one.
-pub(crate) fn push(out: &mut Vec<u8>, model: &Model<'_>, report: &ExportReport, part: usize) {
-    out.push(b'{');
-    text(out, "schema", "strandline.export/1");
-    number(out, "part", part as u64);
-    key(out, "processes");
-    out.push(b'[');
-    for one in &model.processes {
-        if out.last() != Some(&b'[') {
-            out.push(b',');
+/// Which part of an export says it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    /// From 1.
+    pub(crate) number: usize,
+    /// The file behind it, if there is one.
+    pub(crate) next: Option<&'a str>,
+    /// Arrows between this part and earlier ones, which are not drawn.
+    pub(crate) cut_arrows: u64,
+}
+
+/// What every part of an export says of its completeness: all processes and sessions.
+#[derive(Debug)]
+pub(crate) struct Completeness {
+    processes: Vec<u8>,
+    untimed: u64,
+    end_before_start: u64,
+    outside_window: u64,
+}
+
+impl Completeness {
+    /// `report`: what was found before anything was drawn.
+    pub(crate) fn new(model: &Model<'_>, report: &ExportReport) -> Self {
+        let mut processes = b"[".to_vec();
+        for one in &model.processes {
+            if processes.last() != Some(&b'[') {
+                processes.push(b',');
+            }
+            process(&mut processes, one);
         }
-        process(out, one);
+        processes.push(b']');
+        Self {
+            processes,
+            untimed: report.untimed,
+            end_before_start: report.end_before_start,
+            outside_window: report.outside_window,
+        }
     }
-    out.push(b']');
-    object(out, "drawn", |out| {
-        number(out, "calls", report.calls);
-        number(out, "kernels", report.kernels);
-        number(out, "copies", report.copies);
-        number(out, "ranges", report.ranges);
-        number(out, "instants", report.instants);
-        number(out, "arrows", report.arrows);
-        number(out, "overlaps", report.overlaps);
-        number(out, "host_overlaps", report.host_overlaps);
-        number(out, "before_launch", report.before_launch);
-        number(out, "unlinked", report.unlinked);
-    });
-    object(out, "not_drawn", |out| {
-        number(out, "untimed", report.untimed);
-        number(out, "end_before_start", report.end_before_start);
-        number(out, "outside_window", report.outside_window);
-    });
-    out.push(b'}');
+
+    /// Bytes that the object takes at most, without the next part's name.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.processes.len() + 1024
+    }
+
+    /// The object of one part. `drawn` is for the last one: what all parts hold.
+    pub(crate) fn push(&self, out: &mut Vec<u8>, place: &Place<'_>, drawn: Option<&ExportReport>) {
+        let is_one_of_several = place.number > 1 || place.next.is_some();
+        out.push(b'{');
+        text(out, "schema", "strandline.export/1");
+        number(out, "part", place.number as u64);
+        match place.next {
+            Some(next) => text(out, "next_part", next),
+            None if is_one_of_several => number(out, "parts", place.number as u64),
+            None => {}
+        }
+        key(out, "processes");
+        out.extend_from_slice(&self.processes);
+        if let Some(report) = drawn {
+            object(out, "drawn", |out| {
+                number(out, "calls", report.calls);
+                number(out, "kernels", report.kernels);
+                number(out, "copies", report.copies);
+                number(out, "ranges", report.ranges);
+                number(out, "instants", report.instants);
+                number(out, "arrows", report.arrows);
+                number(out, "overlaps", report.overlaps);
+                number(out, "host_overlaps", report.host_overlaps);
+                number(out, "before_launch", report.before_launch);
+                number(out, "unlinked", report.unlinked);
+            });
+        }
+        object(out, "not_drawn", |out| {
+            number(out, "untimed", self.untimed);
+            number(out, "end_before_start", self.end_before_start);
+            number(out, "outside_window", self.outside_window);
+            if is_one_of_several {
+                number(out, "arrows_to_earlier_parts", place.cut_arrows);
+                if let Some(report) = drawn {
+                    number(out, "arrows_between_parts", report.cut_arrows);
+                }
+            }
+        });
+        out.push(b'}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_object_has_room() {
+        const MOST: u64 = u64::MAX;
+        let completeness = Completeness {
+            processes: b"[]".to_vec(),
+            untimed: MOST,
+            end_before_start: MOST,
+            outside_window: MOST,
+        };
+        let report = ExportReport {
+            calls: MOST,
+            kernels: MOST,
+            copies: MOST,
+            ranges: MOST,
+            instants: MOST,
+            arrows: MOST,
+            cut_arrows: MOST,
+            overlaps: MOST,
+            host_overlaps: MOST,
+            before_launch: MOST,
+            unlinked: MOST,
+            ..ExportReport::default()
+        };
+        for (next, drawn) in [(Some(""), None), (None, Some(&report))] {
+            let place = Place {
+                number: usize::MAX,
+                next,
+                cut_arrows: MOST,
+            };
+            let mut out = Vec::new();
+            completeness.push(&mut out, &place, drawn);
+            assert!(out.len() <= completeness.bytes_max(), "{}", out.len());
+        }
+    }
 }

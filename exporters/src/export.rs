@@ -142,6 +142,11 @@ pub struct ExportReport {
     pub instants: u64,
     /// Arrows from a call to its kernels and copies; there is none where the two lie in different parts.
     pub arrows: u64,
+    /// Arrows from a call to its kernels and copies that are not drawn because the two lie in different parts.
+    pub cut_arrows: u64,
+    /// Arrows from kernels and copies to calls that waited for them, not drawn for the same reason. Only Perfetto's format
+    /// has such arrows.
+    pub cut_waits: u64,
     /// Kernels and copies without a recorded call.
     pub unlinked: u64,
     /// Kernels and copies not drawn because they have no start or end.
@@ -351,8 +356,7 @@ fn write(
         )?);
         writer.finish(&mut model, &mut report)?
     } else {
-        let mut writer = Chrome::new(&mut model, output, part_bytes_max);
-        writer.begin(&model)?;
+        let mut writer = Chrome::new(&mut model, output, part_bytes_max)?;
         phases.add(&crate::order::walk(
             &mut model,
             options,

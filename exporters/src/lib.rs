@@ -16,6 +16,7 @@ mod join;
 mod lanes;
 mod memory;
 mod model;
+mod notes;
 mod order;
 mod out;
 mod perfetto;

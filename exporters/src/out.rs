@@ -201,6 +201,13 @@ pub(crate) struct Output<'a> {
     splittable: bool,
 }
 
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
 fn part_path(target: &Path, number: usize) -> PathBuf {
     if number < 2 {
         return target.to_owned();
@@ -350,14 +357,19 @@ impl<'a> Output<'a> {
     /// The name that the part will have.
     pub(crate) fn part_name(&self) -> String {
         match self.parts.last() {
-            Some(part) => part
-                .target
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
+            Some(part) => file_name(&part.target),
             None => "-".to_owned(),
         }
+    }
+
+    /// The name that the part behind this one will have, if there is one.
+    pub(crate) fn next_part_name(&self) -> String {
+        file_name(&part_path(&self.target, self.parts.len() + 1))
+    }
+
+    /// As long as the name of any part.
+    pub(crate) fn longest_part_name(&self) -> String {
+        file_name(&part_path(&self.target, usize::MAX))
     }
 
     /// Hands the block on when it is full.

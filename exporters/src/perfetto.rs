@@ -343,7 +343,9 @@ impl<'o> Perfetto<'o> {
             self.parts.end_process(index)?;
         }
         *report = self.report;
-        report.arrows = report.arrows.saturating_sub(self.parts.cut_arrows());
+        let cut = self.parts.cut();
+        report.arrows = report.arrows.saturating_sub(cut.arrows);
+        (report.cut_arrows, report.cut_waits) = (cut.arrows, cut.waits);
         self.parts.commit()
     }
 }

@@ -342,6 +342,42 @@ fn a_large_export_comes_in_parts_of_the_size_that_was_asked_for() {
     }
 }
 
+/// Kernels that begin a hundred calls after their own: some of these lie behind each border of parts.
+#[test]
+fn an_export_in_parts_says_how_many_arrows_it_left_out() {
+    let folder = Folder::new("cut");
+    let mut region = session(0, 20_000, 0);
+    for id in 1..=20_000 {
+        let start = 1_000 + 10 * id;
+        let call = [start, start + 2, id, 0, 214 | 1 << 16, 0, pair(1, 42)];
+        region.record(0, Kind::Api, 1, &call);
+        let start = start + 1_005;
+        let work = [start, start + 5, id, 0, id, 9, 0, 7, 0, pair(1, 42)];
+        region.record(0, Kind::Dispatch, 1, &work);
+    }
+    folder.region("run.slt", &region);
+    let line = "arrows left out, their ends lie in two parts: ";
+    for out in ["out.json", "out.pftrace"] {
+        let arguments = ["export", "run.slt", "-o", out, "--force"];
+        let done = folder.run(&arguments);
+        assert!(!done.err.contains(line), "one part: {done:?}");
+        let done = folder.run(&[&arguments[..], &["--part-size", "1M"]].concat());
+        let said = done.err.lines().find_map(|said| said.split_once(line));
+        let (count, rest) = said.unwrap().1.split_once(' ').unwrap();
+        assert_eq!(rest, "from calls to their work");
+        let count: u64 = count.parse().unwrap();
+        assert!(count > 50, "{done:?}");
+        if out == "out.json" {
+            let mut wrote = done.err.lines().rev();
+            let last = wrote.find_map(|said| said.strip_prefix("strandline: wrote "));
+            let last = fs::read(folder.path(last.unwrap())).unwrap();
+            let json: Value = serde_json::from_slice(&last).unwrap();
+            let not_drawn = &json["strandline"]["not_drawn"];
+            assert_eq!(not_drawn["arrows_between_parts"], count);
+        }
+    }
+}
+
 /// Names that each part has to repeat, and more of them than a part may be large.
 #[test]
 fn a_part_size_that_is_too_small_is_refused_with_one_that_does() {

@@ -53,6 +53,85 @@ fn sorted<T: Ord + Clone>(all: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
+fn is_note(part: &Imported, slice: &Slice) -> bool {
+    let name = part.tracks[&slice.track].text(2);
+    name.is_some_and(|name| name.starts_with("Recording quality"))
+}
+
+/// What a part says of itself under each process's prefix, taken out of its attributes.
+fn marks(
+    attributes: &mut BTreeMap<String, String>,
+) -> BTreeMap<String, BTreeMap<&'static str, String>> {
+    const NAMES: [&str; 7] = [
+        "part",
+        "next_part",
+        "parts",
+        "arrows_to_earlier_parts",
+        "arrows_between_parts",
+        "waits_on_earlier_parts",
+        "waits_between_parts",
+    ];
+    let mut marks: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    for name in NAMES {
+        let found = attributes.extract_if(.., |key, _| key.ends_with(&format!(".{name}")));
+        for (key, value) in found {
+            let prefix = key.strip_suffix(&format!(".{name}")).unwrap().to_owned();
+            marks.entry(prefix).or_default().insert(name, value);
+        }
+    }
+    marks
+}
+
+/// Every part says which one it is, and the arrows between parts are counted where their later end lies.
+fn check_marks(parts: &[Imported], report: &ExportReport, processes: usize) {
+    let mut part_of = BTreeMap::new();
+    for (at, part) in parts.iter().enumerate() {
+        part_of.extend(part.stages.iter().map(|stage| (stage.event_id, at)));
+    }
+    let mut cut = vec![0; parts.len()];
+    for (at, part) in parts.iter().enumerate() {
+        for id in part.slices.iter().flat_map(|slice| &slice.submits) {
+            if part_of[id] != at {
+                cut[part_of[id].max(at)] += 1;
+            }
+        }
+    }
+    assert_eq!(cut.iter().sum::<u64>(), report.cut_arrows);
+    let mut waits = 0;
+    for (at, part) in parts.iter().enumerate() {
+        let marks = marks(&mut part.attributes.clone());
+        if parts.len() == 1 {
+            assert!(marks.is_empty(), "{marks:?}");
+            continue;
+        }
+        assert_eq!(marks.len(), processes);
+        let sum = |name: &str| -> u64 {
+            let all = marks
+                .values()
+                .map(|mark| mark[name].parse::<u64>().unwrap());
+            all.sum()
+        };
+        assert_eq!(sum("arrows_to_earlier_parts"), cut[at], "part {}", at + 1);
+        waits += sum("waits_on_earlier_parts");
+        for mark in marks.values() {
+            assert_eq!(mark["part"], (at + 1).to_string());
+            let next = report
+                .files
+                .get(at + 1)
+                .map(|file| file.file_name().unwrap());
+            let next = next.map(|name| name.to_string_lossy().into_owned());
+            assert_eq!(mark.get("next_part").cloned(), next);
+            assert_eq!(mark.contains_key("parts"), next.is_none());
+        }
+        if at + 1 == parts.len() {
+            assert!(marks.values().all(|mark| mark["parts"] == mark["part"]));
+            assert_eq!(sum("arrows_between_parts"), report.cut_arrows);
+            assert_eq!(sum("waits_between_parts"), report.cut_waits);
+        }
+    }
+    assert_eq!(waits, report.cut_waits);
+}
+
 /// Everything that one file holds is in one of the parts, and nothing else is.
 fn compare(traces: &[Trace], limit: u64, parts_min: usize) -> (Vec<Imported>, ExportReport) {
     let (one, whole) = perfetto(traces);
@@ -62,23 +141,42 @@ fn compare(traces: &[Trace], limit: u64, parts_min: usize) -> (Vec<Imported>, Ex
         ExportReport {
             files: whole.files.clone(),
             bytes: whole.bytes,
-            arrows: whole.arrows,
+            arrows: report.arrows + report.cut_arrows,
+            cut_arrows: 0,
+            cut_waits: 0,
             ..report.clone()
         },
         whole
     );
+    check_marks(&parts, &report, traces.len());
     let stages = |parts: &[Imported]| sorted(parts.iter().flat_map(|part| part.stages.clone()));
     assert!(stages(&parts) == stages(std::slice::from_ref(&one)));
     // What a call waited for is compared below.
     let slices = |parts: &[Imported]| {
         sorted(parts.iter().flat_map(|part| {
-            part.slices.iter().map(|slice| Slice {
+            let events = part.slices.iter().filter(|slice| !is_note(part, slice));
+            events.map(|slice| Slice {
                 waits: Vec::new(),
                 ..slice.clone()
             })
         }))
     };
     assert!(slices(&parts) == slices(std::slice::from_ref(&one)));
+    // A note may stand in several parts.
+    let notes = |parts: &[Imported]| -> BTreeSet<Slice> {
+        let all = parts.iter().flat_map(|part| {
+            let notes = part.slices.iter().filter(|slice| is_note(part, slice));
+            notes.cloned()
+        });
+        all.collect()
+    };
+    assert_eq!(notes(&parts), notes(std::slice::from_ref(&one)));
+    let waited = |parts: &[Imported]| -> u64 {
+        let slices = parts.iter().flat_map(|part| &part.slices);
+        slices.map(|slice| slice.waits.len() as u64).sum()
+    };
+    let whole_waits = waited(std::slice::from_ref(&one));
+    assert_eq!(waited(&parts) + report.cut_waits, whole_waits);
     let waits = |part: &Imported| -> BTreeSet<(u64, u64, u64)> {
         let all = part
             .slices
@@ -102,10 +200,7 @@ fn compare(traces: &[Trace], limit: u64, parts_min: usize) -> (Vec<Imported>, Ex
             "first and last, of each process"
         );
         let mut attributes = part.attributes.clone();
-        let marks: BTreeMap<_, _> = attributes
-            .extract_if(.., |key, _| key.ends_with(".part"))
-            .collect();
-        assert_eq!(marks.len(), if parts.len() > 1 { traces.len() } else { 0 });
+        marks(&mut attributes);
         assert_eq!(attributes, one.attributes);
         for (uuid, track) in &part.tracks {
             assert_eq!(one.tracks.get(uuid), Some(track));
@@ -143,16 +238,26 @@ fn parts_of_any_size_hold_what_one_file_holds() {
     for limit in [80_000, 100_001, 177_777, 200_000] {
         let (parts, report) = compare(&traces, limit, 3);
         // The program launches, waits and is early all the time: something of each lies on a border.
-        assert!(report.arrows < whole.arrows, "{} parts", parts.len());
-        let notes = parts.iter().map(|part| {
-            part.slices
-                .iter()
-                .filter(|slice| slice.name.starts_with("session 1: lost"))
-                .count()
-        });
-        assert!(
-            notes.eq((0..parts.len()).map(|at| usize::from(at == 0))),
-            "where it begins"
+        assert!(report.cut_arrows > 0 && report.cut_waits > 0);
+        let noted = |text: &str| -> Vec<usize> {
+            let parts = parts.iter().map(|part| {
+                let found = part.slices.iter().filter(|slice| slice.name.contains(text));
+                found.count()
+            });
+            parts.collect()
+        };
+        let (first, last) = (0, parts.len() - 1);
+        let only = |which: usize| -> Vec<usize> {
+            (0..parts.len())
+                .map(|at| usize::from(at == which))
+                .collect()
+        };
+        assert_eq!(noted("session 1: lost"), only(first), "where it begins");
+        assert_eq!(noted("retired without a record"), only(last));
+        assert_eq!(
+            noted("session 1: incomplete"),
+            vec![1; parts.len()],
+            "as long as it lasts"
         );
     }
     let (parts, report) = compare(&traces, 1 << 40, 1);
@@ -256,8 +361,12 @@ fn too_small(error: &ExportError) -> (u64, u64) {
 #[test]
 fn a_limit_that_is_too_small_says_what_would_do() {
     let traces = [process(1_000, 4242, 58)];
-    for name in ["out.pftrace", "out.json", "out.json.gz"] {
-        for limit in [0, 1, 5_000, 30_000] {
+    for (name, most) in [
+        ("out.pftrace", 30_000),
+        ("out.json", 8_000),
+        ("out.json.gz", 8_000),
+    ] {
+        for limit in [0, 1, 5_000, most] {
             let folder = Folder::new();
             let options = |limit| Options {
                 part_bytes_max: Some(limit),

@@ -46,14 +46,18 @@ fn check_parts(traces: &[Trace], limits: &[(&str, u64)], parts_min: usize) {
 fn parts() {
     check_parts(
         &[mixed_of(600, 4242, 5).trace()],
-        &[("out.pftrace", 80_000)],
+        &[("out.pftrace", 80_000), ("out.json", 250_000)],
         4,
     );
     let traces = [
         mixed_of(300, 4242, 5).trace(),
         mixed_of(300, 4300, 9).trace(),
     ];
-    check_parts(&traces, &[("out.pftrace", 130_000)], 3);
+    check_parts(
+        &traces,
+        &[("out.pftrace", 130_000), ("out.json", 400_000)],
+        3,
+    );
 }
 
 /// A training step, in parts that begin and end anywhere in it.

@@ -1,9 +1,7 @@
-//! What a file begins with, and what the trace says of its own quality at its end.
+//! What a part begins with, and notes of what the trace says of its own quality.
 
-use std::cmp::Reverse;
-
-use crate::lanes::NestedLanes;
-use crate::model::{Device, Model, Process};
+use crate::model::{Device, Model};
+use crate::notes::{self, Placed};
 use crate::text::{push_i64, push_micros, push_string, push_u64};
 
 use super::QUALITY_TID;
@@ -103,13 +101,17 @@ pub(super) fn first_rows(model: &Model<'_>) -> Vec<u8> {
                 &label,
             );
         }
-        if !process.notes.is_empty() {
-            let pid = process.pid;
+        for lane in 0..notes::lanes(process) as u64 {
+            // Spans of one row nest.
+            let name = match lane {
+                0 => "Recording quality".to_owned(),
+                _ => format!("Recording quality (overlap {lane})"),
+            };
             name_thread(
                 &mut rows,
-                pid,
-                QUALITY_TID,
-                "Recording quality",
+                process.pid,
+                QUALITY_TID + lane,
+                &name,
                 QUALITY_TID,
             );
         }
@@ -144,35 +146,28 @@ fn push_key(out: &mut Vec<u8>, key: &str) {
     out.push(b':');
 }
 
-/// What a trace says of its own quality.
-pub(super) fn notes(process: &Process<'_>, base_ns: u64, block: &mut Vec<u8>) {
-    let mut notes: Vec<_> = process.notes.iter().collect();
-    notes.sort_by_key(|note| (note.start, Reverse(note.end)));
-    let mut lanes = NestedLanes::default();
-    for note in notes {
-        let start = process.out_ns(note.start).saturating_sub(base_ns);
-        let mut tid = QUALITY_TID;
-        match note.end {
-            Some(end) => {
-                let end = process.out_ns(end).saturating_sub(base_ns).max(start);
-                tid += lanes.place(start, end) as u64;
-                block.extend_from_slice(b",\n{\"ph\":\"X\",\"cat\":\"strandline\",\"dur\":");
-                push_micros(block, end - start);
-            }
-            None => {
-                block.extend_from_slice(b",\n{\"ph\":\"i\",\"cat\":\"strandline\",\"s\":\"p\"");
-            }
+/// A note of quality.
+pub(super) fn note(out: &mut Vec<u8>, pid: u64, base_ns: u64, placed: &Placed<'_>) {
+    let start = placed.start.saturating_sub(base_ns);
+    match placed.end {
+        Some(end) => {
+            let end = end.saturating_sub(base_ns);
+            out.extend_from_slice(b",\n{\"ph\":\"X\",\"cat\":\"strandline\",\"dur\":");
+            push_micros(out, end - start);
         }
-        block.extend_from_slice(b",\"name\":");
-        push_string(block, note.text.as_bytes());
-        block.extend_from_slice(b",\"pid\":");
-        push_u64(block, process.pid);
-        block.extend_from_slice(b",\"tid\":");
-        push_u64(block, tid);
-        block.extend_from_slice(b",\"ts\":");
-        push_micros(block, start);
-        block.extend_from_slice(b",\"args\":{\"count\":");
-        push_u64(block, note.count);
-        block.extend_from_slice(b"}}");
+        None => {
+            out.extend_from_slice(b",\n{\"ph\":\"i\",\"cat\":\"strandline\",\"s\":\"p\"");
+        }
     }
+    out.extend_from_slice(b",\"name\":");
+    push_string(out, placed.note.text.as_bytes());
+    out.extend_from_slice(b",\"pid\":");
+    push_u64(out, pid);
+    out.extend_from_slice(b",\"tid\":");
+    push_u64(out, QUALITY_TID + placed.lane as u64);
+    out.extend_from_slice(b",\"ts\":");
+    push_micros(out, start);
+    out.extend_from_slice(b",\"args\":{\"count\":");
+    push_u64(out, placed.note.count);
+    out.extend_from_slice(b"}}");
 }

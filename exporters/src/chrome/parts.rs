@@ -1,129 +1,314 @@
 //! Parts of an export to Chrome JSON: files below a size limit, each of which loads by itself.
 //!
-//! Every part begins with the same keys and with the rows that name what came up in the parts before it. An event lies in
-//! one part, whole; an arrow, where its call and its work lie in one part.
+//! Every part begins with the same keys, with the rows that name what came up in the parts before it, and with the notes of
+//! quality that still last (see [`crate::notes`]). It ends with the completeness report, which says which part it is: the next
+//! one's name, or how many there are. A file that needs no second part has the same bytes with any limit.
+//!
+//! An event lies in one part, whole; an arrow is drawn where its call and its work lie in one part. Those that are left out
+//! are counted, and each part's report has the count.
 
-use crate::export::ExportError;
+use std::path::PathBuf;
+
+use crate::completeness::{Completeness, Place};
+use crate::export::{ExportError, ExportReport};
 use crate::join::Ids;
+use crate::model::Model;
+use crate::notes::Notes;
+use crate::out::Output;
 use crate::pipeline::{Chunk, Insert, What};
 use crate::text::push_string;
 
+use super::ends;
 use super::format::target;
-use super::{ARROW, BY_ANCESTOR, Chrome, Decision, LINKED};
+use super::{ARROW, BY_ANCESTOR, Decision, LINKED};
 
-/// Room kept free in a part for its last lines.
-const PART_END_BYTES: u64 = 64 << 10;
+/// Room for the last lines of a part beside its completeness report and names: their keys.
+const PART_END_BYTES: usize = 64;
 
-impl Chrome<'_> {
-    pub(super) fn begin_part(&mut self) -> Result<(), ExportError> {
-        self.out.append(&self.header)?;
-        self.out.append(self.rows.get(2..).unwrap_or_default())
+/// The files of an export.
+#[derive(Debug)]
+pub(super) struct Parts<'o> {
+    out: Output<'o>,
+    bytes_max: u64,
+    /// Everything before the first row of a part.
+    header: Vec<u8>,
+    /// Rows that name processes, threads and streams, each with `,\n` before it.
+    rows: Vec<u8>,
+    completeness: Completeness,
+    /// What a part says at its end, at most.
+    end_bytes: usize,
+    /// By process.
+    notes: Vec<Notes>,
+    /// Bytes of the notes that are not written yet.
+    notes_bytes: usize,
+    /// By process: calls with an `s` in this part, when it is not the first.
+    launched: Option<Vec<Ids>>,
+    /// Records that were stitched, and that lie in earlier parts.
+    stitched: u64,
+    part_first: u64,
+    /// Start of the newest record.
+    now: u64,
+    has_events: bool,
+    /// Arrows whose later end lies in this part, and their other one in an earlier part; and those of the parts before it.
+    cut: u64,
+    cut_before: u64,
+}
+
+impl<'o> Parts<'o> {
+    /// Writes the beginning of the first part.
+    pub(super) fn begin(
+        model: &Model<'_>,
+        base_ns: u64,
+        report: &ExportReport,
+        out: Output<'o>,
+        bytes_max: u64,
+    ) -> Result<Self, ExportError> {
+        let notes = model.processes.iter().map(|process| {
+            Notes::new(process, |out, placed| {
+                ends::note(out, process.pid, base_ns, placed);
+            })
+        });
+        let completeness = Completeness::new(model, report);
+        // A name's byte takes six at most; it stands there twice.
+        let names_bytes = 2 * 6 * out.longest_part_name().len();
+        let mut parts = Self {
+            end_bytes: PART_END_BYTES + names_bytes + completeness.bytes_max(),
+            out,
+            bytes_max,
+            header: ends::header(model, base_ns),
+            rows: ends::first_rows(model),
+            completeness,
+            notes: notes.collect(),
+            notes_bytes: 0,
+            launched: None,
+            stitched: 0,
+            part_first: 0,
+            now: 0,
+            has_events: false,
+            cut: 0,
+            cut_before: 0,
+        };
+        parts.notes_bytes = parts.waiting_bytes();
+        parts.begin_part()?;
+        Ok(parts)
     }
 
-    pub(super) fn end_part(&mut self, object: &[u8]) -> Result<(), ExportError> {
+    /// Bytes written so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.out.bytes()
+    }
+
+    /// Arrows whose ends lie in two parts, so far.
+    pub(super) fn cut_arrows(&self) -> u64 {
+        self.cut_before + self.cut
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.notes.iter().map(Notes::waiting_bytes).sum()
+    }
+
+    /// True when a part with `more` bytes more has no room left.
+    fn is_full(&self, more: usize) -> bool {
+        self.out.is_splittable()
+            && self.out.part_bytes() + (more + self.end_bytes + self.notes_bytes) as u64
+                > self.bytes_max
+    }
+
+    fn begin_part(&mut self) -> Result<(), ExportError> {
+        let mut notes = Vec::new();
+        for one in &mut self.notes {
+            one.lasting(self.now, &mut notes);
+        }
+        self.out.append(&self.header)?;
+        self.out.append(self.rows.get(2..).unwrap_or_default())?;
+        self.out.append(&notes)?;
+        self.has_events = false;
+        // Otherwise an export could become thousands of parts that say the same and hold an event each.
+        let repeated = self.out.part_bytes() + (self.end_bytes + self.notes_bytes) as u64;
+        if self.out.is_splittable() && repeated > self.bytes_max / 2 {
+            return Err(self.too_small(0));
+        }
+        Ok(())
+    }
+
+    fn too_small(&self, more: usize) -> ExportError {
+        ExportError::PartSize {
+            bytes_max: self.bytes_max,
+            needed: self.out.part_bytes() + (more + self.end_bytes + self.notes_bytes) as u64,
+        }
+    }
+
+    /// The last lines of a part; `drawn`: it is the last one.
+    fn end_part(&mut self, drawn: Option<&ExportReport>) -> Result<(), ExportError> {
+        let next = self.out.next_part_name();
+        let place = Place {
+            number: self.out.part_number(),
+            next: drawn.is_none().then_some(&next),
+            cut_arrows: self.cut,
+        };
         let mut text = b"\n],\n\"strandline\":".to_vec();
-        text.extend_from_slice(object);
+        self.completeness.push(&mut text, &place, drawn);
         text.extend_from_slice(b",\n\"traceName\":");
         push_string(&mut text, self.out.part_name().as_bytes());
         text.extend_from_slice(b"}\n");
         self.out.append(&text)
     }
 
-    /// True when a part with `more` bytes more has no room left.
-    pub(super) fn is_full(&self, more: usize) -> bool {
-        self.out.is_splittable()
-            && self.out.part_bytes() + more as u64 + PART_END_BYTES > self.part_bytes_max
+    /// Ends this part between two events, and begins the next one, which has room for `more` bytes.
+    #[cold]
+    fn split(&mut self, more: usize) -> Result<(), ExportError> {
+        if self.has_events {
+            let mut text = Vec::new();
+            for notes in &mut self.notes {
+                while notes.next(self.now, &mut text) {}
+            }
+            self.notes_bytes = self.waiting_bytes();
+            self.out.append(&text)?;
+            self.end_part(None)?;
+            self.out.next_part()?;
+            self.cut_before += std::mem::take(&mut self.cut);
+            self.part_first = self.stitched;
+            self.launched = Some(self.notes.iter().map(|_| Ids::default()).collect());
+            self.begin_part()?;
+        }
+        if self.is_full(more) {
+            return Err(self.too_small(more));
+        }
+        Ok(())
     }
 
-    /// Between events: begins another part if this one holds more than what every part does.
-    #[cold]
-    pub(super) fn split(&mut self) -> Result<(), ExportError> {
-        let least = (self.header.len() + self.rows.len() + self.part_end.len()) as u64;
-        if self.out.part_bytes() < least + PART_END_BYTES {
-            return Err(ExportError::PartSize {
-                bytes_max: self.part_bytes_max,
-                needed: least + 2 * PART_END_BYTES,
-            });
+    /// Takes the next chunk in order.
+    pub(super) fn stitch(&mut self, chunk: &mut Chunk<'_, Decision>) -> Result<(), ExportError> {
+        if !self.out.is_splittable() {
+            return self.out.give(chunk.bytes.finish());
         }
-        let object = std::mem::take(&mut self.part_end);
-        self.end_part(&object)?;
-        self.part_end = object;
-        self.out.next_part()?;
-        self.part_first = self.stitched;
-        self.part_launched = Some(self.states.iter().map(|_| Ids::default()).collect());
-        self.begin_part()
+        if self.launched.is_some() || self.is_full(chunk.bytes.place()) {
+            return self.stitch_events(chunk);
+        }
+        for insert in chunk.inserts() {
+            self.keep_row(insert, chunk.bytes.as_bytes());
+        }
+        self.stitched += chunk.items.len() as u64;
+        self.now = chunk.items.last().map_or(self.now, |item| item.place.start);
+        self.has_events |= chunk.bytes.place() > 0;
+        self.out.give(chunk.bytes.finish())
     }
 
     /// Takes a chunk event by event: there may be a part's end in it, or arrows from an earlier part.
-    pub(super) fn stitch_events(&mut self, chunk: &Chunk<'_, Decision>) -> Result<(), ExportError> {
+    fn stitch_events(&mut self, chunk: &Chunk<'_, Decision>) -> Result<(), ExportError> {
         let bytes = chunk.bytes.as_bytes();
-        let mut inserts = chunk.inserts().iter().peekable();
-        // What lies before this is written.
-        let mut written = 0;
+        let mut inserts = chunk.inserts();
+        // What lies before these is written, or taken note of.
+        let (mut written, mut from) = (0, 0);
         for (at, (item, decision)) in chunk.items.iter().zip(&chunk.decisions).enumerate() {
-            while let Some(insert) = inserts.next_if(|insert| insert.before == at) {
-                self.stitch_insert(insert, &mut written, bytes)?;
+            let own = inserts.iter().take_while(|insert| insert.before == at);
+            let (own, rest) = inserts.split_at(own.count());
+            // The ends of a call's arrows stay with the call.
+            let ends = rest
+                .iter()
+                .take_while(|one| one.before == at + 1 && matches!(one.what, What::Arrow(_)));
+            let (ends, rest) = rest.split_at(ends.count());
+            let border = chunk.borders[at];
+            let to = ends.last().map_or(border, |end| end.place + end.length);
+            self.make_room(&mut written, from, to, bytes)?;
+            for insert in own {
+                self.keep_row(insert, bytes);
             }
             self.stitched += 1;
-            let end = chunk.borders[at];
+            self.now = item.place.start;
             if decision.flags & ARROW != 0
-                && let Some(launched) = &mut self.part_launched
+                && let Some(launched) = &mut self.launched
             {
                 let launched = &mut launched[item.process()];
                 if decision.flags & (LINKED | BY_ANCESTOR) == 0 {
                     launched.insert(item.record.correlation_id());
                 } else if !launched.contains(target(&item.record, decision.flags)) {
                     // The call lies in an earlier part. The arrow is the last line of the event.
-                    let event = &bytes[written..end];
+                    let event = &bytes[written..border];
                     let line = event.iter().rposition(|&byte| byte == b'\n');
                     let line = line.map_or(event.len(), |at| at.saturating_sub(1));
                     self.out.append(&event[..line])?;
-                    written = end;
-                    self.report.arrows -= 1;
+                    written = border;
+                    self.cut += 1;
                 }
             }
-            if self.is_full(end - written) {
-                self.out.append(&bytes[written..end])?;
-                written = end;
-                self.split()?;
+            for end in ends {
+                if let What::Arrow(work) = end.what
+                    && work < self.part_first
+                {
+                    // The work lies in an earlier part.
+                    self.out.append(&bytes[written..end.place])?;
+                    written = end.place + end.length;
+                    self.cut += 1;
+                }
             }
-        }
-        for insert in inserts {
-            self.stitch_insert(insert, &mut written, bytes)?;
+            (inserts, from) = (rest, to);
         }
         self.out.append(&bytes[written..])
     }
 
-    fn stitch_insert(
+    /// Begins another part at `from` if this one has no room for what lies before `to`.
+    fn make_room(
         &mut self,
-        insert: &Insert,
         written: &mut usize,
+        from: usize,
+        to: usize,
         bytes: &[u8],
     ) -> Result<(), ExportError> {
-        self.add_row(insert.what, insert.place, insert.length, bytes);
-        if let What::Arrow(number) = insert.what
-            && number < self.part_first
-        {
-            // The work lies in an earlier part.
-            self.out.append(&bytes[*written..insert.place])?;
-            *written = insert.place + insert.length;
-            self.report.arrows -= 1;
+        if from == to {
+            return Ok(());
         }
+        if self.is_full(to - *written) {
+            self.out.append(&bytes[*written..from])?;
+            *written = from;
+            self.split(to - from)?;
+        }
+        self.has_events = true;
         Ok(())
     }
 
     /// Keeps a row for later parts.
-    pub(super) fn add_row(&mut self, what: What, place: usize, length: usize, bytes: &[u8]) {
-        if what == What::Definition {
-            self.rows.extend_from_slice(&bytes[place..place + length]);
+    fn keep_row(&mut self, insert: &Insert, bytes: &[u8]) {
+        if insert.what == What::Definition {
+            let row = insert.place..insert.place + insert.length;
+            self.rows.extend_from_slice(&bytes[row]);
         }
     }
 
-    pub(super) fn append_event(&mut self, text: &[u8]) -> Result<(), ExportError> {
-        self.out.append(text)?;
-        if self.is_full(0) {
-            self.split()?;
+    /// Takes texts that belong to no record, behind all records.
+    pub(super) fn add_inserts(
+        &mut self,
+        inserts: Vec<Insert>,
+        texts: &[u8],
+    ) -> Result<(), ExportError> {
+        let (mut place, mut written) = (0, 0);
+        for mut insert in inserts {
+            insert.place = place;
+            place += insert.length;
+            self.make_room(&mut written, insert.place, place, texts)?;
+            self.keep_row(&insert, texts);
+        }
+        self.out.append(&texts[written..])
+    }
+
+    /// Writes what the trace says of a process's quality, behind its last event.
+    pub(super) fn end_process(&mut self, process: usize) -> Result<(), ExportError> {
+        let mut note = Vec::new();
+        while self.notes[process].next(u64::MAX, &mut note) {
+            self.notes_bytes -= note.len();
+            self.make_room(&mut 0, 0, note.len(), &note)?;
+            self.out.append(&note)?;
+            note.clear();
         }
         Ok(())
+    }
+
+    /// Ends the last part and names the files. Call after [`Parts::end_process`] of each process.
+    pub(super) fn commit(
+        mut self,
+        report: &ExportReport,
+    ) -> Result<(Vec<PathBuf>, u64), ExportError> {
+        self.end_part(Some(report))?;
+        self.out.commit()
     }
 }

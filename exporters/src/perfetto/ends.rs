@@ -1,16 +1,13 @@
 //! What a file begins and ends with: clocks, processes, GPUs, metadata, counts of losses, and what the trace says of its own
 //! quality.
 
-use std::cmp::Reverse;
-use std::collections::VecDeque;
-
-use crate::lanes::NestedLanes;
-use crate::model::{Model, Note, Process};
+use crate::model::{Model, Process};
+use crate::notes::{self, Notes, Placed};
 use crate::proto::{bytes, message, text, uint};
 
 use super::names::{ANNOTATION_NAMES, ARG_NAMES, CATEGORY_NAMES, thing, unique};
 use super::packets::*;
-use super::parts::Closing;
+use super::parts::{Closing, Cut};
 use super::{Perfetto, STAGE_COPY, STAGE_KERNEL, State, field};
 
 /// BuiltinClock.
@@ -56,8 +53,7 @@ pub(super) fn begin_process(block: &mut Vec<u8>, process: &Process<'_>, state: &
         });
     });
     // Spans of one track nest: what overlaps in part has a track of its own, of the same name.
-    let tracks = placed_notes(process).iter().map(|(_, lane)| lane + 1).max();
-    for lane in 0..tracks.unwrap_or(0) {
+    for lane in 0..notes::lanes(process) as u64 {
         packet(block, state.main, NEEDS_STATE, None, |out| {
             message(out, field::TRACK_DESCRIPTOR, |out| {
                 uint(out, 1, unique(process.identity, thing::QUALITY, lane));
@@ -100,55 +96,36 @@ pub(super) fn closing(process: &Process<'_>, sequence: u64) -> Closing {
         sequence,
         prefix: attribute_prefix(process),
         snapshot,
-        notes: notes(process, sequence),
+        notes: Notes::new(process, |out, placed| note(out, process, sequence, placed)),
         is_closed: false,
+        cut: Cut::default(),
+        cut_before: Cut::default(),
     }
 }
 
-/// What a trace says of its own quality, in the order of starts, and the lane of each.
-fn placed_notes<'a>(process: &'a Process<'_>) -> Vec<(&'a Note, u64)> {
-    let mut notes: Vec<_> = process.notes.iter().collect();
-    notes.sort_by_key(|note| (note.start, Reverse(note.end)));
-    let mut lanes = NestedLanes::default();
-    let placed = notes.into_iter().map(|note| {
-        let start = process.out_ns(note.start);
-        let lane = note
-            .end
-            .map(|end| lanes.place(start, process.out_ns(end).max(start)));
-        (note, lane.unwrap_or(0) as u64)
-    });
-    placed.collect()
-}
-
-/// What a trace says of its own quality: when each note begins, and its packets.
-fn notes(process: &Process<'_>, sequence: u64) -> VecDeque<(u64, Vec<u8>)> {
-    let encoded = placed_notes(process).into_iter().map(|(note, lane)| {
-        let track = unique(process.identity, thing::QUALITY, lane);
-        let (start, mut block) = (process.out_ns(note.start), Vec::new());
-        let event = |out: &mut Vec<u8>, kind| {
-            message(out, field::TRACK_EVENT, |out| {
-                uint(out, field::EVENT_TYPE, kind);
-                uint(out, field::TRACK_UUID, track);
-                if kind != END {
-                    uint(out, field::CATEGORY_IID, 5);
-                    text(out, field::NAME, note.text.as_bytes());
-                    annotate(out, annotation!("count"), note.count);
-                }
-            });
-        };
-        let kind = if note.end.is_some() { BEGIN } else { INSTANT };
-        packet(&mut block, sequence, NEEDS_STATE, Some(start), |out| {
-            event(out, kind)
+/// The packets of what a trace says of its own quality.
+fn note(block: &mut Vec<u8>, process: &Process<'_>, sequence: u64, placed: &Placed<'_>) {
+    let track = unique(process.identity, thing::QUALITY, placed.lane as u64);
+    let event = |out: &mut Vec<u8>, kind| {
+        message(out, field::TRACK_EVENT, |out| {
+            uint(out, field::EVENT_TYPE, kind);
+            uint(out, field::TRACK_UUID, track);
+            if kind != END {
+                uint(out, field::CATEGORY_IID, 5);
+                text(out, field::NAME, placed.note.text.as_bytes());
+                annotate(out, annotation!("count"), placed.note.count);
+            }
         });
-        if let Some(end) = note.end {
-            let end = process.out_ns(end).max(start);
-            packet(&mut block, sequence, NEEDS_STATE, Some(end), |out| {
-                event(out, END)
-            });
-        }
-        (start, block)
+    };
+    let kind = if placed.end.is_some() { BEGIN } else { INSTANT };
+    packet(block, sequence, NEEDS_STATE, Some(placed.start), |out| {
+        event(out, kind)
     });
-    encoded.collect()
+    if placed.end.is_some() {
+        packet(block, sequence, NEEDS_STATE, placed.end, |out| {
+            event(out, END)
+        });
+    }
 }
 
 impl Perfetto<'_> {

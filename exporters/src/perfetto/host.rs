@@ -175,7 +175,7 @@ impl Perfetto<'_> {
                 let ids: Vec<u64> = works.iter().map(|work| work.0).collect();
                 end_packet(out, &wait.end, &ids);
             });
-            self.parts.add_end(wait.end, works);
+            self.parts.add_end(index, wait.end, works);
         }
     }
 
@@ -206,7 +206,7 @@ impl Perfetto<'_> {
             && !state.early.is_empty()
             && let Some(works) = state.early.remove(&id)
         {
-            self.parts.add_early(number, works);
+            self.parts.add_early(item.process(), number, works);
         }
         let waits_for = match state.waiting[operation] {
             Waiting::Nothing => None,

@@ -1,8 +1,9 @@
 //! Parts of an export to Perfetto's protobuf: files below a size limit, each of which loads by itself.
 //!
 //! Every part begins with what a whole file begins with (first clock snapshots, processes, GPUs, attributes, counts of
-//! losses; sequences start anew) and with all names and descriptions that came up in the parts before it, and it ends
-//! with the last clock snapshots. A file that needs no second part has the same bytes with any limit.
+//! losses, verdicts; sequences start anew), with all names and descriptions that came up in the parts before it and with the
+//! notes of quality that still last (see [`crate::notes`]), and it ends with the last clock snapshots and with which part it
+//! is: the next one's name, or how many there are. A file that needs no second part has the same bytes with any limit.
 //!
 //! An event lies in one part, whole: where it starts, ranges by id where they end. What concerns two events at once:
 //!
@@ -11,6 +12,8 @@
 //! * The end of a call that waits for the device is written when the records have come to it, with the work that it
 //!   waited for. Such a call ends with its part: its true end then stands at the part's own, and names no work. An end
 //!   names no work of an earlier part.
+//!
+//! Arrows that these rules leave out are counted, and each part's metadata has the counts (see [`Cut`]).
 //!
 //! The thread that decides runs ahead of the one place that knows how long the packets became, here: what it knows and
 //! this place needs waits in queues, under the number of the record that it belongs to. So no number of threads shows in
@@ -24,6 +27,7 @@ use strandline::hash;
 
 use crate::export::ExportError;
 use crate::join::Ids;
+use crate::notes::Notes;
 use crate::order::Item;
 use crate::out::Output;
 use crate::pipeline::{Chunk, Insert, What};
@@ -44,6 +48,15 @@ pub(super) struct WaitEnd {
     pub(super) track: Option<u64>,
 }
 
+/// What the text of a [`What::End`] was made of.
+#[derive(Debug)]
+struct Waited {
+    process: usize,
+    end: WaitEnd,
+    /// Ids and record numbers of the work that the call waited for.
+    works: Vec<(u64, u64)>,
+}
+
 /// What a record means for later parts.
 #[derive(Debug)]
 enum News {
@@ -51,8 +64,34 @@ enum News {
     Name(Vec<u8>),
     /// A call whose end is written later.
     Wait(WaitEnd),
-    /// A call that came after work of its own: numbers of the work's records.
-    Early(Vec<u64>),
+    /// A call of this process that came after work of its own: numbers of the work's records.
+    Early(usize, Vec<u64>),
+}
+
+/// Arrows that are not drawn because their ends lie in two parts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cut {
+    /// Between a call and the work that it launched.
+    pub(super) arrows: u64,
+    /// From work to a call that waited for it: the call lies in an earlier part than the end of the wait, or the work in
+    /// an earlier part than the call.
+    pub(super) waits: u64,
+}
+
+impl Cut {
+    fn add(&mut self, other: Self) {
+        self.arrows += other.arrows;
+        self.waits += other.waits;
+    }
+}
+
+/// What comes behind a part.
+#[derive(Clone, Copy, Debug)]
+enum Behind<'a> {
+    /// Another one, in this file.
+    Next(&'a str),
+    /// It is the last one; arrows left out in all of them.
+    Nothing(Cut),
 }
 
 /// What a part says of one process beside its events.
@@ -63,10 +102,13 @@ pub(super) struct Closing {
     pub(super) prefix: String,
     /// The last clock snapshot, or nothing.
     pub(super) snapshot: Vec<u8>,
-    /// What the trace says of its own quality: starts, and packets.
-    pub(super) notes: VecDeque<(u64, Vec<u8>)>,
+    /// What the trace says of its own quality.
+    pub(super) notes: Notes,
     /// True when this part has the snapshot.
     pub(super) is_closed: bool,
+    /// Arrows whose later end lies in this part, and in those before it.
+    pub(super) cut: Cut,
+    pub(super) cut_before: Cut,
 }
 
 /// The files of an export.
@@ -85,8 +127,8 @@ pub(super) struct Parts<'o> {
     closing_bytes: usize,
     notes_bytes: usize,
     news: VecDeque<(u64, News)>,
-    /// Ends that were decided and not yet stitched, with ids and record numbers of the work that each waited for.
-    ends: VecDeque<(WaitEnd, Vec<(u64, u64)>)>,
+    /// Ends that were decided and not yet stitched.
+    ends: VecDeque<Waited>,
     /// Calls of this part that have no end yet.
     open: Vec<WaitEnd>,
     /// Records that were stitched, and that lie in earlier parts.
@@ -97,8 +139,6 @@ pub(super) struct Parts<'o> {
     has_events: bool,
     /// By process: calls in this part that launched something, when it is not the first.
     calls: Option<Vec<Ids>>,
-    /// Arrows whose ends lie in two parts.
-    cut_arrows: u64,
 }
 
 impl<'o> Parts<'o> {
@@ -121,7 +161,6 @@ impl<'o> Parts<'o> {
             now: 0,
             has_events: false,
             calls: None,
-            cut_arrows: 0,
         }
     }
 
@@ -137,11 +176,17 @@ impl<'o> Parts<'o> {
         let mut text = Vec::new();
         for closing in &self.closings {
             text.extend_from_slice(&closing.snapshot);
-            part_mark(&mut text, closing, u64::MAX);
+            // One of these two, with numbers of any size.
+            let most = Cut {
+                arrows: u64::MAX,
+                waits: u64::MAX,
+            };
+            let name = self.out.longest_part_name();
+            part_mark(&mut text, closing, u64::MAX, most, Behind::Next(&name));
+            part_mark(&mut text, closing, u64::MAX, most, Behind::Nothing(most));
         }
         self.closing_bytes = text.len();
-        let notes = self.closings.iter().flat_map(|closing| &closing.notes);
-        self.notes_bytes = notes.map(|(_, note)| note.len()).sum();
+        self.notes_bytes = self.waiting_bytes();
         self.begin_part()
     }
 
@@ -150,9 +195,19 @@ impl<'o> Parts<'o> {
         self.out.bytes()
     }
 
-    /// Arrows whose ends lie in two parts.
-    pub(super) fn cut_arrows(&self) -> u64 {
-        self.cut_arrows
+    /// Arrows whose ends lie in two parts, so far.
+    pub(super) fn cut(&self) -> Cut {
+        let mut all = Cut::default();
+        for closing in &self.closings {
+            all.add(closing.cut_before);
+            all.add(closing.cut);
+        }
+        all
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        let closings = self.closings.iter();
+        closings.map(|closing| closing.notes.waiting_bytes()).sum()
     }
 
     /// Says that a sequence knows a name from this record on.
@@ -178,17 +233,21 @@ impl<'o> Parts<'o> {
     }
 
     /// Says what the next [`What::End`] was made of.
-    pub(super) fn add_end(&mut self, end: WaitEnd, works: Vec<(u64, u64)>) {
+    pub(super) fn add_end(&mut self, process: usize, end: WaitEnd, works: Vec<(u64, u64)>) {
         if self.out.is_splittable() {
-            self.ends.push_back((end, works));
+            self.ends.push_back(Waited {
+                process,
+                end,
+                works,
+            });
         }
     }
 
     /// Says that a call came after work of its own.
     #[cold]
-    pub(super) fn add_early(&mut self, call: u64, works: Vec<u64>) {
+    pub(super) fn add_early(&mut self, process: usize, call: u64, works: Vec<u64>) {
         if self.out.is_splittable() {
-            self.news.push_back((call, News::Early(works)));
+            self.news.push_back((call, News::Early(process, works)));
         }
     }
 
@@ -228,6 +287,11 @@ impl<'o> Parts<'o> {
         for text in [&self.header[0], &uuid, &self.header[1], &self.definitions] {
             self.out.append(text)?;
         }
+        let mut notes = Vec::new();
+        for closing in &mut self.closings {
+            closing.notes.lasting(self.now, &mut notes);
+        }
+        self.out.append(&notes)?;
         self.has_events = false;
         // Otherwise an export could become thousands of parts that say the same and hold an event each.
         let repeated = self.out.part_bytes() + self.end_bytes(0) as u64;
@@ -254,37 +318,42 @@ impl<'o> Parts<'o> {
         }
         let now = self.now;
         for closing in &mut self.closings {
-            while let Some((_, note)) = closing.notes.pop_front_if(|(start, _)| *start <= now) {
-                self.notes_bytes -= note.len();
-                text.extend_from_slice(&note);
-            }
+            while closing.notes.next(now, &mut text) {}
         }
+        self.notes_bytes = self.waiting_bytes();
         self.out.append(&text)?;
-        self.end_part()?;
+        let next = self.out.next_part_name();
+        self.end_part(Some(&next))?;
         self.out.next_part()?;
         self.part_first = self.stitched;
         self.calls = Some(self.closings.iter().map(|_| Ids::default()).collect());
         self.begin_part()
     }
 
-    /// The last packets of a part of several.
-    fn end_part(&mut self) -> Result<(), ExportError> {
+    /// The last packets of a part of several; `next` is the file behind it.
+    fn end_part(&mut self, next: Option<&str>) -> Result<(), ExportError> {
         let number = self.out.part_number() as u64;
         let mut text = Vec::new();
         for closing in &mut self.closings {
             if !std::mem::take(&mut closing.is_closed) {
                 text.extend_from_slice(&closing.snapshot);
             }
-            part_mark(&mut text, closing, number);
+            let cut = closing.cut;
+            closing.cut_before.add(cut);
+            let behind = next.map_or(Behind::Nothing(closing.cut_before), Behind::Next);
+            part_mark(&mut text, closing, number, cut, behind);
+            closing.cut = Cut::default();
         }
         self.out.append(&text)
     }
 
     /// Writes what the trace says of a process's quality, behind its last event.
     pub(super) fn end_process(&mut self, process: usize) -> Result<(), ExportError> {
-        while let Some((_, note)) = self.closings[process].notes.pop_front() {
+        let mut note = Vec::new();
+        while self.closings[process].notes.next(u64::MAX, &mut note) {
             self.notes_bytes -= note.len();
             self.unit(&[], &note, 0..note.len())?;
+            note.clear();
         }
         let closing = &mut self.closings[process];
         closing.is_closed = true;
@@ -294,7 +363,7 @@ impl<'o> Parts<'o> {
     /// Names the files. Call after [`Parts::end_process`] of each process.
     pub(super) fn commit(mut self) -> Result<(Vec<PathBuf>, u64), ExportError> {
         if self.out.part_number() > 1 {
-            self.end_part()?;
+            self.end_part(None)?;
         }
         self.out.commit()
     }
@@ -332,7 +401,7 @@ impl<'o> Parts<'o> {
             .iter()
             .filter(|insert| matches!(insert.what, What::End));
         self.part_first > 0
-            && ends.zip(&self.ends).any(|(_, (end, works))| {
+            && ends.zip(&self.ends).any(|(_, Waited { end, works, .. })| {
                 end.call < self.part_first || works.iter().any(|work| work.1 < self.part_first)
             })
     }
@@ -411,15 +480,22 @@ impl<'o> Parts<'o> {
         match what {
             What::Definition => self.definitions.extend_from_slice(text),
             What::End => {
-                let (end, works) = self.ends.pop_front()?;
+                let Waited {
+                    process,
+                    end,
+                    works,
+                } = self.ends.pop_front()?;
+                let cut = &mut self.closings[process].cut;
                 if end.call < self.part_first {
                     // It stands in the part of its call.
+                    cut.waits += works.len() as u64;
                     return Some(Vec::new());
                 }
                 self.open.retain(|open| open.call != end.call);
                 if works.iter().any(|work| work.1 < self.part_first) {
                     let here = works.iter().filter(|work| work.1 >= self.part_first);
                     let ids: Vec<u64> = here.map(|work| work.0).collect();
+                    cut.waits += (works.len() - ids.len()) as u64;
                     let mut other = Vec::new();
                     end_packet(&mut other, &end, &ids);
                     return Some(other);
@@ -436,9 +512,9 @@ impl<'o> Parts<'o> {
             match news {
                 News::Name(text) => self.definitions.extend_from_slice(&text),
                 News::Wait(wait) => self.open.push(wait),
-                News::Early(works) => {
+                News::Early(process, works) => {
                     let before = works.iter().filter(|&&work| work < self.part_first);
-                    self.cut_arrows += before.count() as u64;
+                    self.closings[process].cut.arrows += before.count() as u64;
                 }
             }
         }
@@ -453,21 +529,40 @@ impl<'o> Parts<'o> {
             Decision::Host(host) if host.count > 0 => calls.insert(item.record.correlation_id()),
             Decision::Kernel { link, target, .. } | Decision::Copy { link, target, .. } => {
                 let is_cut = link == Link::After && !calls.contains(target);
-                self.cut_arrows += u64::from(is_cut);
+                self.closings[item.process()].cut.arrows += u64::from(is_cut);
             }
             _ => {}
         }
     }
 }
 
-/// Says which part of the export this is.
-fn part_mark(out: &mut Vec<u8>, closing: &Closing, number: u64) {
+/// Says which part of the export this is, and how many arrows are left out.
+fn part_mark(out: &mut Vec<u8>, closing: &Closing, number: u64, cut: Cut, behind: Behind<'_>) {
     packet(out, closing.sequence, NEEDS_STATE, None, |out| {
         message(out, field::TRACE_ATTRIBUTES, |out| {
-            message(out, 1, |out| {
-                bytes(out, 1, format!("{}.part", closing.prefix).as_bytes());
-                uint(out, 2, number);
-            });
+            let key = |out: &mut Vec<u8>, key: &str| {
+                bytes(out, 1, format!("{}.{key}", closing.prefix).as_bytes());
+            };
+            let mut count = |name: &str, value: u64| {
+                message(out, 1, |out| {
+                    key(out, name);
+                    uint(out, 2, value);
+                });
+            };
+            count("part", number);
+            count("arrows_to_earlier_parts", cut.arrows);
+            count("waits_on_earlier_parts", cut.waits);
+            match behind {
+                Behind::Next(name) => message(out, 1, |out| {
+                    key(out, "next_part");
+                    bytes(out, 3, name.as_bytes());
+                }),
+                Behind::Nothing(all) => {
+                    count("parts", number);
+                    count("arrows_between_parts", all.arrows);
+                    count("waits_between_parts", all.waits);
+                }
+            }
         });
     });
 }

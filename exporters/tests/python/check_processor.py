@@ -83,9 +83,12 @@ JSON = {
     "arrows to the work of another call": """select 1 from flow f join slice a on a.id = f.slice_out
         join slice b on b.id = f.slice_in where extract_arg(a.arg_set_id, 'args.correlation')
         is not extract_arg(b.arg_set_id, 'args.correlation')""",
+    # The processor turns an arrow round whose second event began first: work that still ran when its call began.
     "arrows that do not lead from a call to work": """select 1 from flow f join slice a on a.id = f.slice_out
-        join slice b on b.id = f.slice_in where a.category not in ('cuda_runtime', 'cuda_driver', 'collective_api')
-        or b.category not in ('kernel', 'gpu_memcpy', 'gpu_memset')""",
+        join slice b on b.id = f.slice_in where not (a.category in ('cuda_runtime', 'cuda_driver', 'collective_api')
+        and b.category in ('kernel', 'gpu_memcpy', 'gpu_memset'))
+        and not (b.category in ('cuda_runtime', 'cuda_driver', 'collective_api')
+        and a.category in ('kernel', 'gpu_memcpy', 'gpu_memset') and a.ts < b.ts and b.ts < a.ts + a.dur)""",
     "device or stream that is no integer": """select 1 from slice where category in ('kernel', 'gpu_memcpy', 'gpu_memset')
         and (typeof(extract_arg(arg_set_id, 'args.device')) <> 'integer'
         or typeof(extract_arg(arg_set_id, 'args.stream')) <> 'integer')""",

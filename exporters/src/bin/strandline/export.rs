@@ -87,6 +87,22 @@ fn check_parts(args: &args::Export) -> Result<(), Failure> {
     Err(Failure::new(text).with_code(code::USAGE))
 }
 
+/// What an export in parts left out, if it did.
+fn cut_line(report: &ExportReport) -> Option<String> {
+    let (arrows, waits) = (report.cut_arrows, report.cut_waits);
+    let what = match (arrows, waits) {
+        (0, 0) => return None,
+        (_, 0) => format!("{arrows} from calls to their work"),
+        (0, _) => format!("{waits} from work to calls that waited for it"),
+        _ => format!(
+            "{arrows} from calls to their work, {waits} from work to calls that waited for it"
+        ),
+    };
+    Some(format!(
+        "arrows left out, their ends lie in two parts: {what}"
+    ))
+}
+
 /// Threads that an export gets when nobody says how many: more than this wait for the one that decides, and each has chunks
 /// of its own in memory.
 pub(crate) fn threads() -> usize {
@@ -206,10 +222,14 @@ impl Target {
         for trace in traces {
             self.refuse_input(trace)?;
         }
-        progress::during(&format!("writing {}", self.path.display()), || {
+        let report = progress::during(&format!("writing {}", self.path.display()), || {
             strandline_exporters::export(traces, &self.path, options)
         })
-        .map_err(|error| self.describe(&error))
+        .map_err(|error| self.describe(&error))?;
+        if let Some(line) = cut_line(&report) {
+            say(line);
+        }
+        Ok(report)
     }
 
     /// Replacing a file that is being read is never what was meant.
