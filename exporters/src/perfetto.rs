@@ -7,8 +7,12 @@
 //! 2. One sequence for the process itself, one for its GPU work, one for each host thread. Interned ids are defined in
 //!    the packet that first uses them, or before; never 0; never twice.
 //! 3. Every id that the whole file shares (sequences, tracks, contexts, events) is made from the process's identity, so
-//!    that files of several processes can be merged or just concatenated. Process ids stay the system's: in files that are
-//!    concatenated, readers take two processes with one id for one (an export of both traces gives the second another id).
+//!    that files of several processes can be merged or just concatenated. Process ids and the numbers of GPUs stay the
+//!    system's: where they are equal in files that are concatenated, readers show the work of both processes in one of them (host
+//!    threads stay apart), and one GPU for both. An export of both traces gives the second process and its GPUs other ids, and
+//!    an archive of the files with a manifest that names a machine for each keeps them apart (docs/cli.md). A `machine_id` would
+//!    do so too, but no default holds it: with 32 bits it takes 7 bytes of each packet, 12% of a file (5% if it were one byte,
+//!    which cannot be unique), and clocks of several machines would meet only if all times became REALTIME.
 //! 4. All times are BOOTTIME; clock snapshots come first and last, each with a clock that only its sequence has. Anchors
 //!    between these two are not written: events are in BOOTTIME already, converted with all anchors, and a reader that
 //!    converts other clocks itself knows only the first and the last one.

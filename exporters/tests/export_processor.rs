@@ -406,7 +406,71 @@ fn ranks_of_one_machine_and_of_several() {
     check(&[rank(0, 1, 10, 5_000_000), rank(1, 1, 11, 11_505_000_000)]);
 }
 
-/// Files of several ranks, one behind the other. The processor takes equal process ids for one process, so those differ here.
+/// The bytes of an archive (ustar) with these files.
+fn archive(files: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, content) in files {
+        let mut header = [0u8; 512];
+        let mut put = |at: usize, text: &str| {
+            header[at..at + text.len()].copy_from_slice(text.as_bytes());
+        };
+        put(0, name);
+        put(100, "0000644\0");
+        put(108, "0000000\0");
+        put(116, "0000000\0");
+        put(124, &format!("{:011o}\0", content.len()));
+        put(136, "00000000000\0");
+        // The checksum is taken with spaces in its own place.
+        put(148, "        ");
+        put(156, "0");
+        put(257, "ustar\x0000");
+        let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        out.extend_from_slice(&header);
+        out.extend_from_slice(content);
+        out.resize(out.len().next_multiple_of(512), 0);
+    }
+    out.resize(out.len() + 1024, 0);
+    out
+}
+
+/// Files of several ranks in one archive, whose manifest names a machine for each: equal process ids, on one host (two
+/// containers) and on several, stay apart, and so do the GPUs; clocks meet in REALTIME. docs/cli.md tells users to do this.
+#[test]
+fn ranks_with_equal_process_ids_in_an_archive() {
+    for (hosts, clocks) in [
+        ([10, 10], [5_000_000, 5_000_300]),
+        ([10, 11], [5_000_000, 11_505_000_000]),
+    ] {
+        let traces = [
+            rank(0, 1, hosts[0], clocks[0]),
+            rank(1, 1, hosts[1], clocks[1]),
+        ];
+        let folder = Folder::new();
+        let truth = folder.file("truth.jsonl");
+        write_truths(&traces, &truth);
+        let (mut files, mut entries) = (Vec::new(), Vec::new());
+        for (at, trace) in traces.iter().enumerate() {
+            let name = format!("{at}.pftrace");
+            let (path, _) = export_named(std::slice::from_ref(trace), &folder, &name);
+            entries.push(format!(
+                r#"{{"path":"{name}","machine":{{"name":"rank {at}"}}}}"#
+            ));
+            files.push((name, std::fs::read(path).unwrap()));
+        }
+        let manifest = format!(
+            r#"{{"perfetto_manifest":{{"version":1,"files":[{}]}}}}"#,
+            entries.join(",")
+        );
+        files.push(("perfetto_manifest.json".to_owned(), manifest.into_bytes()));
+        let path = folder.file("ranks.tar");
+        std::fs::write(&path, archive(&files)).unwrap();
+        run_reader("check_processor.py", &path, &truth);
+    }
+}
+
+/// Files of several ranks, one behind the other. The processor shows the GPU work of equal process ids in one process (see
+/// above for those), so they differ here.
 #[test]
 fn concatenated_ranks() {
     for (hosts, clocks) in [

@@ -39,7 +39,8 @@ BOTH = {
     "threads with slices and without a name": "select 1 from thread_slice where coalesce(thread_name, '') = ''",
     "processes without a name": """select 1 from process p where p.pid <> 0 and coalesce(p.name, '') = ''
         and exists (select 1 from process_track t join slice s on s.track_id = t.id where t.upid = p.upid)""",
-    "doubled threads": "select 1 from thread join process using (upid) where tid <> 0 group by pid, tid having count(*) > 1",
+    "doubled threads": """select 1 from thread t join process p using (upid) where tid <> 0
+        group by p.machine_id, pid, tid having count(*) > 1""",
     "a trace of more than a day": "select 1 from trace_bounds where end_ts - start_ts > 86400000000000",
 }
 
@@ -106,6 +107,8 @@ PROTO_FIGURES = {
     "lost": "select coalesce(sum(value), 0) from stats where name = 'traced_buf_trace_writer_packet_loss'",
     "work that starts before its launch": """select count(*) from flow f join gpu_slice s on s.id = f.slice_in
         join thread_slice l on l.id = f.slice_out where s.ts < l.ts""",
+    "processes with calls": "select count(distinct upid) from thread_slice where category in ('api', 'driver')",
+    "processes with work": f"select count(distinct upid) from ({STAGES})",
     "queues drawn in several lanes": """select count(*) from (select 1 from track where type = 'gpu_render_stage'
         group by track_group_id having count(*) > 1)""",
 }
@@ -160,9 +163,11 @@ def expected(truth_path, in_parts):
         "work that launches name": sum(joined(row) for row in kernels + copies),
         "lost": about["lost"],
     }
-    # No arrow leads from one part to another.
+    # No arrow leads from one part to another, and each has the processes anew.
     if not in_parts:
         wanted["arrows"] = wanted["work that launches name"]
+        wanted["processes with calls"] = len({row.get("process", 0) for row in truth.of(rows, "api")})
+        wanted["processes with work"] = len({row.get("process", 0) for row in kernels + copies})
     # Clocks of several processes are shifted against each other.
     if not in_parts and all(row.get("process", 0) == 0 for row in rows):
         wanted["ns between starts"] = max(starts, default=0) - min(starts, default=0)
@@ -173,7 +178,8 @@ def main(path, truth_path=None):
     processor = os.environ.get("STRANDLINE_TRACE_PROCESSOR")
     if not processor:
         truth.skip("STRANDLINE_TRACE_PROCESSOR does not name a trace_processor_shell")
-    proto = path.endswith(".pftrace")
+    # An archive holds files of Perfetto's own format.
+    proto = path.endswith((".pftrace", ".tar"))
     parts = [path]
     while os.path.exists(further := f".part{len(parts) + 1}".join(os.path.splitext(path))):
         parts.append(further)
