@@ -146,25 +146,13 @@ impl State {
     }
 }
 
-/// The number of a device.
-fn device_number(process: &Process<'_>, device: usize) -> u64 {
-    process
-        .devices
-        .get(device)
-        .map_or(0, |device| device.number)
-}
-
 impl<'o> Chrome<'o> {
-    /// Begins the file. Its parts take no more than `part_bytes_max`.
-    pub(crate) fn new(
-        model: &mut Model<'_>,
-        out: Output<'o>,
-        part_bytes_max: u64,
-    ) -> Result<Self, ExportError> {
+    /// Begins the file.
+    pub(crate) fn new(model: &mut Model<'_>, out: Output<'o>) -> Result<Self, ExportError> {
         let base_ns = model.first / BASE_STEP_NS * BASE_STEP_NS;
         let report = model.report();
         Ok(Self {
-            parts: Parts::begin(model, base_ns, &report, out, part_bytes_max)?,
+            parts: Parts::begin(model, base_ns, &report, out)?,
             base_ns,
             states: model.processes.iter_mut().map(State::new).collect(),
             report,
@@ -180,9 +168,7 @@ impl<'o> Chrome<'o> {
     ) -> Result<(Vec<std::path::PathBuf>, u64), ExportError> {
         for (index, process) in model.processes.iter().enumerate() {
             for started in self.states[index].ranges.drain() {
-                let end = process
-                    .out_ns(process.close_ns(started.session))
-                    .max(started.start);
+                let end = process.open_end_ns(&started);
                 let mut inserts = Inserts::default();
                 self.range_by_id(process, index, &started, end, true, &mut inserts);
                 let (list, texts) = inserts.take();

@@ -15,7 +15,7 @@ use strandline::record::{Kind, Record};
 use strandline::segment_entry::{SegmentKind, SegmentState, StateWord};
 use strandline::{Trace, hash, report};
 
-use crate::export::{ExportError, ExportReport, Options, Progress};
+use crate::export::{ExportError, ExportReport, Format, Options, Progress};
 use crate::out::Output;
 
 /// The header's words that change later, bytes; no checksum covers them.
@@ -48,7 +48,7 @@ pub(crate) fn copy(
     let source = File::open(trace.path()).map_err(reading)?;
     let header = trace.header();
     let kept = kept_segments(&source, header).map_err(reading)?;
-    let mut output = Output::file(out, false, options)?;
+    let mut output = Output::file(out, Format::Region, options)?;
 
     let mut compact = header.clone();
     compact.segment_count = kept.len() as u32;

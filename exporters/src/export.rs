@@ -284,7 +284,7 @@ pub fn export(
         });
     }
     let model = prepare(traces, format, options)?;
-    let output = Output::file(out, format == Format::JsonGz, options)?;
+    let output = Output::file(out, format, options)?;
     write(model, output, format, options)
 }
 
@@ -343,11 +343,10 @@ fn write(
 ) -> Result<ExportReport, ExportError> {
     let mut report = model.report();
     let mut phases = model.phases;
-    let part_bytes_max = (options.part_bytes_max).unwrap_or_else(|| format.part_bytes_max());
     // Before the writer takes the tables.
     let batch = crate::order::batch_records(&model, options);
     let (files, bytes) = if format == Format::Perfetto {
-        let mut writer = Perfetto::new(&mut model, output, part_bytes_max)?;
+        let mut writer = Perfetto::new(&mut model, output)?;
         phases.add(&crate::order::walk(
             &mut model,
             options,
@@ -356,7 +355,7 @@ fn write(
         )?);
         writer.finish(&mut model, &mut report)?
     } else {
-        let mut writer = Chrome::new(&mut model, output, part_bytes_max)?;
+        let mut writer = Chrome::new(&mut model, output)?;
         phases.add(&crate::order::walk(
             &mut model,
             options,

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use strandline::record::Record;
+
 use crate::join::IdMap;
 
 /// Lanes of device work: flat, nothing overlaps anything.
@@ -74,8 +76,18 @@ pub(crate) struct RangesById {
 }
 
 impl RangesById {
-    /// A range starts.
-    pub(crate) fn start(&mut self, id: u64, start: u64, name: u64, session: u32, thread: u32) {
+    /// A record starts a range, at `start` ns of the output's clock.
+    pub(crate) fn start_by(&mut self, record: &Record<'_>, start: u64) {
+        let (name, session) = (record.name_id(), record.session());
+        self.start(record.word(5), start, name, session, record.thread());
+    }
+
+    /// A record stops a range; `None` when its start is not in the trace.
+    pub(crate) fn stop_by(&mut self, record: &Record<'_>) -> Option<Started> {
+        self.stop(record.word(5))
+    }
+
+    fn start(&mut self, id: u64, start: u64, name: u64, session: u32, thread: u32) {
         let lane = self.free.pop_first().unwrap_or_else(|| {
             self.lanes += 1;
             self.lanes - 1
@@ -89,8 +101,7 @@ impl RangesById {
         });
     }
 
-    /// A range stops; `None` when its start is not in the trace.
-    pub(crate) fn stop(&mut self, id: u64) -> Option<Started> {
+    fn stop(&mut self, id: u64) -> Option<Started> {
         let open = self.open.get_mut(&id)?;
         let started = open.pop()?;
         if open.is_empty() {

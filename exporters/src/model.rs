@@ -22,6 +22,7 @@ use crate::demangle;
 use crate::export::{ExportReport, Options};
 use crate::external::Externals;
 use crate::join::{IdMap, Ids, LaunchTable};
+use crate::lanes::Started;
 use crate::order;
 use crate::phases::{Phases, Watch};
 use crate::scan::{self, Found, Scan, Shown, Span};
@@ -786,6 +787,19 @@ impl<'a> Process<'a> {
     #[inline]
     pub(crate) fn out_ns(&self, vendor_ns: u64) -> u64 {
         self.shown.out_ns(vendor_ns)
+    }
+
+    /// Where a range that nobody stopped ends, ns of the output's clock.
+    pub(crate) fn open_end_ns(&self, started: &Started) -> u64 {
+        let end = self.out_ns(self.close_ns(started.session));
+        end.max(started.start)
+    }
+
+    /// Numbers of a device: the process's own, and among all GPUs of the machine. Zeros for an index that is none.
+    pub(crate) fn device_ids(&self, device: usize) -> (u64, u64) {
+        self.devices
+            .get(device)
+            .map_or((0, 0), |device| (device.number, device.gpu_id))
     }
 
     /// Index of the device that a dispatch or copy is drawn on.

@@ -55,16 +55,27 @@ struct Encoded {
 }
 
 /// A process's notes on their way into parts.
-#[derive(Debug)]
-pub(crate) struct Notes {
+#[derive(Debug, Default)]
+struct OfProcess {
     waiting: VecDeque<Encoded>,
     /// Written in this part or an earlier one, and maybe not over.
     lasting: Vec<Encoded>,
 }
 
+/// The notes of all processes on their way into parts.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    processes: Vec<OfProcess>,
+    waiting_bytes: usize,
+}
+
 impl Notes {
-    /// All notes of a process, as `encode` appends each.
-    pub(crate) fn new(process: &Process<'_>, encode: impl Fn(&mut Vec<u8>, &Placed<'_>)) -> Self {
+    /// Adds a process: all of its notes, as `encode` appends each.
+    pub(crate) fn add(
+        &mut self,
+        process: &Process<'_>,
+        encode: impl Fn(&mut Vec<u8>, &Placed<'_>),
+    ) {
         let encoded = placed(process).into_iter().map(|placed| {
             let mut bytes = Vec::new();
             encode(&mut bytes, &placed);
@@ -74,35 +85,55 @@ impl Notes {
                 bytes,
             }
         });
-        Self {
-            waiting: encoded.collect(),
+        self.add_encoded(encoded.collect());
+    }
+
+    fn add_encoded(&mut self, waiting: VecDeque<Encoded>) {
+        self.waiting_bytes += waiting.iter().map(|note| note.bytes.len()).sum::<usize>();
+        self.processes.push(OfProcess {
+            waiting,
             lasting: Vec::new(),
-        }
+        });
     }
 
     /// Bytes of those that are not written yet.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.waiting.iter().map(|note| note.bytes.len()).sum()
+        self.waiting_bytes
     }
 
-    /// Appends the next one if it begins until `now`, ns of the output's clock.
-    pub(crate) fn next(&mut self, now: u64, out: &mut Vec<u8>) -> bool {
-        let Some(note) = self.waiting.pop_front_if(|note| note.start <= now) else {
+    /// Appends a process's next one if it begins until `now`, ns of the output's clock.
+    pub(crate) fn next(&mut self, process: usize, now: u64, out: &mut Vec<u8>) -> bool {
+        let OfProcess { waiting, lasting } = &mut self.processes[process];
+        let Some(note) = waiting.pop_front_if(|note| note.start <= now) else {
             return false;
         };
+        self.waiting_bytes -= note.bytes.len();
         out.extend_from_slice(&note.bytes);
         if note.end > note.start {
-            self.lasting.push(note);
+            lasting.push(note);
         }
         true
     }
 
-    /// Appends those of earlier parts that last beyond `now`, where a part begins.
-    pub(crate) fn lasting(&mut self, now: u64, out: &mut Vec<u8>) {
-        self.lasting.retain(|note| note.end > now);
-        for note in &self.lasting {
-            out.extend_from_slice(&note.bytes);
+    /// Those that begin until `now`, where a part ends.
+    pub(crate) fn begun(&mut self, now: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        for process in 0..self.processes.len() {
+            while self.next(process, now, &mut out) {}
         }
+        out
+    }
+
+    /// Those of earlier parts that last beyond `now`, where a part begins.
+    pub(crate) fn lasting(&mut self, now: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        for process in &mut self.processes {
+            process.lasting.retain(|note| note.end > now);
+            for note in &process.lasting {
+                out.extend_from_slice(&note.bytes);
+            }
+        }
+        out
     }
 }
 
@@ -126,20 +157,14 @@ mod tests {
             encoded(30, 31, b'c'),
             encoded(90, 90, b'd'),
         ];
-        let mut notes = Notes {
-            waiting: waiting.into(),
-            lasting: Vec::new(),
-        };
+        let mut notes = Notes::default();
+        notes.add_encoded(waiting.into());
+        assert_eq!(notes.waiting_bytes(), 4);
         let mut text = Vec::new();
-        let mut part = |now: u64| {
-            let mut text = Vec::new();
-            while notes.next(now, &mut text) {}
-            text.push(b'|');
-            notes.lasting(now, &mut text);
-            text
-        };
         for now in [9, 10, 49, 50, u64::MAX] {
-            text.append(&mut part(now));
+            text.append(&mut notes.begun(now));
+            text.push(b'|');
+            text.append(&mut notes.lasting(now));
         }
         assert_eq!(text, b"|ab|ac|a|d|");
         assert_eq!(notes.waiting_bytes(), 0);

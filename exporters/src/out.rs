@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 use flate2::Crc;
 
-use crate::export::{ExportError, Options};
+use crate::export::{ExportError, Format, Options};
 use crate::gzip::{Deflate, Member};
 
 /// Bytes of one block given to the system or to the compressor at once.
@@ -198,7 +198,8 @@ pub(crate) struct Output<'a> {
     parts: Vec<Part>,
     part_bytes: u64,
     bytes: u64,
-    splittable: bool,
+    /// Largest part; none: there is one part, of any size.
+    part_bytes_max: Option<u64>,
 }
 
 fn file_name(path: &Path) -> String {
@@ -224,9 +225,11 @@ impl<'a> Output<'a> {
     /// An output to a file and, if need be, further parts beside it.
     pub(crate) fn file(
         target: &Path,
-        gzip: bool,
+        format: Format,
         options: &Options<'_>,
     ) -> Result<Self, ExportError> {
+        let gzip = format == Format::JsonGz;
+        let part_bytes_max = (options.part_bytes_max).unwrap_or_else(|| format.part_bytes_max());
         let mut output = Self {
             block: Vec::with_capacity(BLOCK_BYTES),
             sink: None,
@@ -238,7 +241,7 @@ impl<'a> Output<'a> {
             parts: Vec::new(),
             part_bytes: 0,
             bytes: 0,
-            splittable: true,
+            part_bytes_max: Some(part_bytes_max),
         };
         output.open_part()?;
         Ok(output)
@@ -267,7 +270,7 @@ impl<'a> Output<'a> {
             parts: Vec::new(),
             part_bytes: 0,
             bytes: 0,
-            splittable: false,
+            part_bytes_max: None,
         })
     }
 
@@ -346,7 +349,34 @@ impl<'a> Output<'a> {
 
     /// True when further parts can follow this one.
     pub(crate) fn is_splittable(&self) -> bool {
-        self.splittable
+        self.part_bytes_max.is_some()
+    }
+
+    /// True when this part has no room for `more` bytes more.
+    pub(crate) fn is_full(&self, more: usize) -> bool {
+        self.part_bytes_max
+            .is_some_and(|most| self.part_bytes() + more as u64 > most)
+    }
+
+    /// Call when a part holds what every part begins with; `end_bytes` are those that each ends with.
+    ///
+    /// # Errors
+    /// Together they take more than half of a part: an export could become thousands of parts that say the same and hold an
+    /// event each.
+    pub(crate) fn check_repeated(&self, end_bytes: usize) -> Result<(), ExportError> {
+        let repeated = self.part_bytes() + end_bytes as u64;
+        match self.part_bytes_max {
+            Some(most) if repeated > most / 2 => Err(self.too_small(end_bytes)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says that a part must have room for `more` bytes more.
+    pub(crate) fn too_small(&self, more: usize) -> ExportError {
+        ExportError::PartSize {
+            bytes_max: self.part_bytes_max.unwrap_or(u64::MAX),
+            needed: self.part_bytes() + more as u64,
+        }
     }
 
     /// Number of the part that is being written, from 1.
@@ -491,7 +521,7 @@ impl<'a> Output<'a> {
             }
             named.push(self.parts.remove(0).target);
         }
-        if self.force && self.splittable {
+        if self.force && self.is_splittable() {
             // Parts of an earlier, longer export would look like ours.
             let mut number = named.len() + 1;
             while fs::remove_file(part_path(&self.target, number.max(2))).is_ok() {

@@ -34,6 +34,7 @@ use crate::join::{IdMap, LaunchTable, Numbers, Recent};
 use crate::lanes::{FlatLanes, NestedLanes, RangesById};
 use crate::memory::Memory;
 use crate::model::{Model, Process};
+use crate::notes::Notes;
 use crate::order::Item;
 use crate::out::Output;
 use crate::pipeline::{Chunk, Inserts, Writer};
@@ -246,14 +247,10 @@ pub(crate) struct Perfetto<'o> {
 }
 
 impl<'o> Perfetto<'o> {
-    /// Begins the file: snapshots, metadata, processes, GPUs. Its parts take no more than `part_bytes_max`.
-    pub(crate) fn new(
-        model: &mut Model<'_>,
-        out: Output<'o>,
-        part_bytes_max: u64,
-    ) -> Result<Self, ExportError> {
+    /// Begins the file: snapshots, metadata, processes, GPUs.
+    pub(crate) fn new(model: &mut Model<'_>, out: Output<'o>) -> Result<Self, ExportError> {
         let mut writer = Self {
-            parts: Parts::new(out, part_bytes_max),
+            parts: Parts::new(out),
             states: Vec::new(),
             decided: 0,
             report: model.report(),
@@ -308,7 +305,13 @@ impl<'o> Perfetto<'o> {
             .zip(&writer.states)
             .map(|(process, state)| ends::closing(process, state.main));
         let closings = closings.collect();
-        writer.parts.begin(uuid, header, closings)?;
+        let mut notes = Notes::default();
+        for (process, state) in model.processes.iter().zip(&writer.states) {
+            notes.add(process, |out, placed| {
+                ends::note(out, process, state.main, placed);
+            });
+        }
+        writer.parts.begin(uuid, header, closings, notes)?;
         Ok(writer)
     }
 
@@ -337,9 +340,7 @@ impl<'o> Perfetto<'o> {
                 self.write_depth(index, at, &mut inserts);
             }
             for started in self.states[index].ranges.drain() {
-                let end = process
-                    .out_ns(process.close_ns(started.session))
-                    .max(started.start);
+                let end = process.open_end_ns(&started);
                 self.range_by_id(process, index, &started, end, true, &mut inserts);
             }
             let (list, texts) = inserts.take();
@@ -380,15 +381,9 @@ impl Writer for Perfetto<'_> {
             }
             Some(Kind::Alloc) => self.allocation(process, item, inserts),
             Some(Kind::Enqueue) => self.issue(process, item, inserts),
-            Some(Kind::RangeStart) => self.states[index].ranges.start(
-                record.word(5),
-                start,
-                record.name_id(),
-                record.session(),
-                record.thread(),
-            ),
+            Some(Kind::RangeStart) => self.states[index].ranges.start_by(record, start),
             Some(Kind::RangeStop) => {
-                if let Some(started) = self.states[index].ranges.stop(record.word(5)) {
+                if let Some(started) = self.states[index].ranges.stop_by(record) {
                     self.range_by_id(process, index, &started, start, false, inserts);
                 }
             }

@@ -206,15 +206,9 @@ impl Chrome<'_> {
                     instant(out, b"[memory]", place, args.as_bytes());
                 });
             }
-            Some(Kind::RangeStart) => self.states[index].ranges.start(
-                record.word(5),
-                start,
-                record.name_id(),
-                record.session(),
-                record.thread(),
-            ),
+            Some(Kind::RangeStart) => self.states[index].ranges.start_by(record, start),
             Some(Kind::RangeStop) => {
-                if let Some(started) = self.states[index].ranges.stop(record.word(5)) {
+                if let Some(started) = self.states[index].ranges.stop_by(record) {
                     self.range_by_id(process, index, &started, start, false, inserts);
                 }
             }

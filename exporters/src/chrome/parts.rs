@@ -29,7 +29,6 @@ const PART_END_BYTES: usize = 64;
 #[derive(Debug)]
 pub(super) struct Parts<'o> {
     out: Output<'o>,
-    bytes_max: u64,
     /// Everything before the first row of a part.
     header: Vec<u8>,
     /// Rows that name processes, threads and streams, each with `,\n` before it.
@@ -37,10 +36,8 @@ pub(super) struct Parts<'o> {
     completeness: Completeness,
     /// What a part says at its end, at most.
     end_bytes: usize,
-    /// By process.
-    notes: Vec<Notes>,
-    /// Bytes of the notes that are not written yet.
-    notes_bytes: usize,
+    notes: Notes,
+    processes: usize,
     /// By process: calls with an `s` in this part, when it is not the first.
     launched: Option<Vec<Ids>>,
     /// Records that were stitched, and that lie in earlier parts.
@@ -61,25 +58,24 @@ impl<'o> Parts<'o> {
         base_ns: u64,
         report: &ExportReport,
         out: Output<'o>,
-        bytes_max: u64,
     ) -> Result<Self, ExportError> {
-        let notes = model.processes.iter().map(|process| {
-            Notes::new(process, |out, placed| {
+        let mut notes = Notes::default();
+        for process in &model.processes {
+            notes.add(process, |out, placed| {
                 ends::note(out, process.pid, base_ns, placed);
-            })
-        });
+            });
+        }
         let completeness = Completeness::new(model, report);
         // A name's byte takes six at most; it stands there twice.
         let names_bytes = 2 * 6 * out.longest_part_name().len();
         let mut parts = Self {
             end_bytes: PART_END_BYTES + names_bytes + completeness.bytes_max(),
             out,
-            bytes_max,
             header: ends::header(model, base_ns),
             rows: ends::first_rows(model),
             completeness,
-            notes: notes.collect(),
-            notes_bytes: 0,
+            notes,
+            processes: model.processes.len(),
             launched: None,
             stitched: 0,
             part_first: 0,
@@ -88,7 +84,6 @@ impl<'o> Parts<'o> {
             cut: 0,
             cut_before: 0,
         };
-        parts.notes_bytes = parts.waiting_bytes();
         parts.begin_part()?;
         Ok(parts)
     }
@@ -103,39 +98,17 @@ impl<'o> Parts<'o> {
         self.cut_before + self.cut
     }
 
-    fn waiting_bytes(&self) -> usize {
-        self.notes.iter().map(Notes::waiting_bytes).sum()
-    }
-
-    /// True when a part with `more` bytes more has no room left.
-    fn is_full(&self, more: usize) -> bool {
-        self.out.is_splittable()
-            && self.out.part_bytes() + (more + self.end_bytes + self.notes_bytes) as u64
-                > self.bytes_max
+    /// What this part still has to say at its end, at most, behind `more` bytes.
+    fn until_end(&self, more: usize) -> usize {
+        more + self.end_bytes + self.notes.waiting_bytes()
     }
 
     fn begin_part(&mut self) -> Result<(), ExportError> {
-        let mut notes = Vec::new();
-        for one in &mut self.notes {
-            one.lasting(self.now, &mut notes);
-        }
         self.out.append(&self.header)?;
         self.out.append(self.rows.get(2..).unwrap_or_default())?;
-        self.out.append(&notes)?;
+        self.out.append(&self.notes.lasting(self.now))?;
         self.has_events = false;
-        // Otherwise an export could become thousands of parts that say the same and hold an event each.
-        let repeated = self.out.part_bytes() + (self.end_bytes + self.notes_bytes) as u64;
-        if self.out.is_splittable() && repeated > self.bytes_max / 2 {
-            return Err(self.too_small(0));
-        }
-        Ok(())
-    }
-
-    fn too_small(&self, more: usize) -> ExportError {
-        ExportError::PartSize {
-            bytes_max: self.bytes_max,
-            needed: self.out.part_bytes() + (more + self.end_bytes + self.notes_bytes) as u64,
-        }
+        self.out.check_repeated(self.until_end(0))
     }
 
     /// The last lines of a part; `drawn`: it is the last one.
@@ -158,21 +131,17 @@ impl<'o> Parts<'o> {
     #[cold]
     fn split(&mut self, more: usize) -> Result<(), ExportError> {
         if self.has_events {
-            let mut text = Vec::new();
-            for notes in &mut self.notes {
-                while notes.next(self.now, &mut text) {}
-            }
-            self.notes_bytes = self.waiting_bytes();
-            self.out.append(&text)?;
+            self.out.append(&self.notes.begun(self.now))?;
             self.end_part(None)?;
             self.out.next_part()?;
             self.cut_before += std::mem::take(&mut self.cut);
             self.part_first = self.stitched;
-            self.launched = Some(self.notes.iter().map(|_| Ids::default()).collect());
+            let processes = 0..self.processes;
+            self.launched = Some(processes.map(|_| Ids::default()).collect());
             self.begin_part()?;
         }
-        if self.is_full(more) {
-            return Err(self.too_small(more));
+        if self.out.is_full(self.until_end(more)) {
+            return Err(self.out.too_small(self.until_end(more)));
         }
         Ok(())
     }
@@ -182,7 +151,7 @@ impl<'o> Parts<'o> {
         if !self.out.is_splittable() {
             return self.out.give(chunk.bytes.finish());
         }
-        if self.launched.is_some() || self.is_full(chunk.bytes.place()) {
+        if self.launched.is_some() || self.out.is_full(self.until_end(chunk.bytes.place())) {
             return self.stitch_events(chunk);
         }
         for insert in chunk.inserts() {
@@ -258,7 +227,7 @@ impl<'o> Parts<'o> {
         if from == to {
             return Ok(());
         }
-        if self.is_full(to - *written) {
+        if self.out.is_full(self.until_end(to - *written)) {
             self.out.append(&bytes[*written..from])?;
             *written = from;
             self.split(to - from)?;
@@ -294,8 +263,7 @@ impl<'o> Parts<'o> {
     /// Writes what the trace says of a process's quality, behind its last event.
     pub(super) fn end_process(&mut self, process: usize) -> Result<(), ExportError> {
         let mut note = Vec::new();
-        while self.notes[process].next(u64::MAX, &mut note) {
-            self.notes_bytes -= note.len();
+        while self.notes.next(process, u64::MAX, &mut note) {
             self.make_room(&mut 0, 0, note.len(), &note)?;
             self.out.append(&note)?;
             note.clear();

@@ -8,8 +8,6 @@ use crate::join::Numbers;
 use crate::model::{Process, category};
 use crate::text::{is_utf8, push_hex, push_hex_bytes, push_string, push_u64};
 
-use super::device_number;
-
 #[derive(Clone, Debug, Default)]
 pub(super) struct Text {
     /// Up to and with `"pid":`.
@@ -107,7 +105,7 @@ impl Texts {
         if self.streams.len() <= row {
             self.streams.resize_with(row + 1, || None);
         }
-        let number = device_number(process, process.device(record));
+        let number = process.device_ids(process.device(record)).0;
         let stream = &process.streams[process.stream(record)];
         let mut args = b"\"device\":".to_vec();
         push_u64(&mut args, number);

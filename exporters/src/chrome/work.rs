@@ -10,7 +10,7 @@ use crate::order::Item;
 use crate::pipeline::{Inserts, What};
 
 use super::rows::{name_thread, stream_name};
-use super::{ARROW, BY_ANCESTOR, Chrome, Decision, Early, LINKED, State, StreamRow, device_number};
+use super::{ARROW, BY_ANCESTOR, Chrome, Decision, Early, LINKED, State, StreamRow};
 
 impl State {
     /// Keeps work that began before its call, for as long as it runs.
@@ -69,7 +69,7 @@ impl Chrome<'_> {
         let at = state.stream_rows.len() as u32;
         state.streams.insert(key, at);
         let stream = &process.streams[stream];
-        let pid = state.gpu_pid + device_number(process, device);
+        let pid = state.gpu_pid + process.device_ids(device).0;
         state.stream_rows.push(StreamRow {
             lanes: FlatLanes::default(),
             tids: vec![stream.number as u32],
@@ -97,7 +97,7 @@ impl Chrome<'_> {
             self.report.overlaps += 1;
         }
         if lane == stream_row.tids.len() {
-            let pid = state.gpu_pid + device_number(process, process.device(record));
+            let pid = state.gpu_pid + process.device_ids(process.device(record)).0;
             let tid = state.next_lane_tid;
             state.next_lane_tid += 1;
             stream_row.tids.push(tid);
@@ -130,7 +130,7 @@ impl Chrome<'_> {
                     self.report.before_launch += 1;
                     let early = Early {
                         end: item.place.end,
-                        pid: state.gpu_pid + device_number(process, process.device(record)),
+                        pid: state.gpu_pid + process.device_ids(process.device(record)).0,
                         tid,
                         number: self.decided - 1,
                     };

@@ -53,10 +53,7 @@ impl Perfetto<'_> {
         let at = state.depth_list.len();
         state.depths.insert(key, at as u32);
         let uuid = unique(process.identity, thing::DEPTH, key);
-        let number = process
-            .devices
-            .get(device)
-            .map_or(0, |device| device.number);
+        let (number, _) = process.device_ids(device);
         let name = format!("queue depth d{number} s{}", process.streams[stream].number);
         inserts.add(What::Definition, |out| {
             packet(out, state.main, NEEDS_STATE, None, |out| {

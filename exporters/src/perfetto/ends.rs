@@ -2,7 +2,7 @@
 //! quality.
 
 use crate::model::{Model, Process};
-use crate::notes::{self, Notes, Placed};
+use crate::notes::{self, Placed};
 use crate::proto::{bytes, message, text, uint};
 
 use super::names::{ANNOTATION_NAMES, ARG_NAMES, CATEGORY_NAMES, thing, unique};
@@ -96,15 +96,14 @@ pub(super) fn closing(process: &Process<'_>, sequence: u64) -> Closing {
         sequence,
         prefix: attribute_prefix(process),
         snapshot,
-        notes: Notes::new(process, |out, placed| note(out, process, sequence, placed)),
         is_closed: false,
         cut: Cut::default(),
         cut_before: Cut::default(),
     }
 }
 
-/// The packets of what a trace says of its own quality.
-fn note(block: &mut Vec<u8>, process: &Process<'_>, sequence: u64, placed: &Placed<'_>) {
+/// The packets of a note of quality.
+pub(super) fn note(block: &mut Vec<u8>, process: &Process<'_>, sequence: u64, placed: &Placed<'_>) {
     let track = unique(process.identity, thing::QUALITY, placed.lane as u64);
     let event = |out: &mut Vec<u8>, kind| {
         message(out, field::TRACK_EVENT, |out| {

@@ -72,7 +72,7 @@ impl Texts {
         is_odd: bool,
     ) -> ShapeFields {
         let (device, stream) = (process.device(record), process.stream(record));
-        let (device, gpu_id) = device_ids(process, device);
+        let (device, gpu_id) = process.device_ids(device);
         let name = FIRST_KERNEL + u64::from(number);
         let mut stage = self.stage_fields(STAGE_KERNEL, queue, gpu_id, name);
         uint(&mut stage, 19, iid.into());
@@ -95,14 +95,6 @@ impl Texts {
         }
         ShapeFields { stage, launch }
     }
-}
-
-/// Number of a device, and its number among all of the machine.
-fn device_ids(process: &Process<'_>, device: usize) -> (u64, u64) {
-    process
-        .devices
-        .get(device)
-        .map_or((0, 0), |device| (device.number, device.gpu_id))
 }
 
 impl Packets {
@@ -177,7 +169,7 @@ impl Packets {
         let record = &item.record;
         let texts = &self.texts[item.process()];
         let stream = process.stream(record);
-        let (number, gpu_id) = device_ids(process, process.device(record));
+        let (number, gpu_id) = process.device_ids(process.device(record));
         let name = 1 + u64::from(record.operation().min(5));
         let fields = texts.stage_fields(STAGE_COPY, queue, gpu_id, name);
         let mut launch = Vec::new();

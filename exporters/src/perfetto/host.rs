@@ -360,10 +360,7 @@ impl Perfetto<'_> {
             return;
         }
         let device = process.device_index(change.agent);
-        let gpu_id = process
-            .devices
-            .get(device)
-            .map_or(0, |device| device.gpu_id);
+        let (_, gpu_id) = process.device_ids(device);
         let (main, start) = (state.main, item.place.start);
         inserts.add(What::Event, |block| {
             for pid in [0, process.pid] {

@@ -102,8 +102,6 @@ pub(super) struct Closing {
     pub(super) prefix: String,
     /// The last clock snapshot, or nothing.
     pub(super) snapshot: Vec<u8>,
-    /// What the trace says of its own quality.
-    pub(super) notes: Notes,
     /// True when this part has the snapshot.
     pub(super) is_closed: bool,
     /// Arrows whose later end lies in this part, and in those before it.
@@ -115,7 +113,6 @@ pub(super) struct Closing {
 #[derive(Debug)]
 pub(super) struct Parts<'o> {
     out: Output<'o>,
-    bytes_max: u64,
     /// Id of the whole export.
     uuid: u64,
     /// What every part begins with, before and behind its id.
@@ -123,9 +120,9 @@ pub(super) struct Parts<'o> {
     /// Names and descriptions of all parts so far.
     definitions: Vec<u8>,
     closings: Vec<Closing>,
-    /// Bytes of all snapshots and of the parts' own attributes, and of the notes that are not written yet.
+    /// Bytes of all snapshots and of the parts' own attributes.
     closing_bytes: usize,
-    notes_bytes: usize,
+    notes: Notes,
     news: VecDeque<(u64, News)>,
     /// Ends that were decided and not yet stitched.
     ends: VecDeque<Waited>,
@@ -143,16 +140,15 @@ pub(super) struct Parts<'o> {
 
 impl<'o> Parts<'o> {
     /// Nothing is written yet.
-    pub(super) fn new(out: Output<'o>, bytes_max: u64) -> Self {
+    pub(super) fn new(out: Output<'o>) -> Self {
         Self {
             out,
-            bytes_max,
             uuid: 0,
             header: [const { Vec::new() }; 2],
             definitions: Vec::new(),
             closings: Vec::new(),
             closing_bytes: 0,
-            notes_bytes: 0,
+            notes: Notes::default(),
             news: VecDeque::new(),
             ends: VecDeque::new(),
             open: Vec::new(),
@@ -170,9 +166,10 @@ impl<'o> Parts<'o> {
         uuid: u64,
         header: [Vec<u8>; 2],
         closings: Vec<Closing>,
+        notes: Notes,
     ) -> Result<(), ExportError> {
         (self.uuid, self.header) = (uuid, header);
-        self.closings = closings;
+        (self.closings, self.notes) = (closings, notes);
         let mut text = Vec::new();
         for closing in &self.closings {
             text.extend_from_slice(&closing.snapshot);
@@ -186,7 +183,6 @@ impl<'o> Parts<'o> {
             part_mark(&mut text, closing, u64::MAX, most, Behind::Nothing(most));
         }
         self.closing_bytes = text.len();
-        self.notes_bytes = self.waiting_bytes();
         self.begin_part()
     }
 
@@ -203,11 +199,6 @@ impl<'o> Parts<'o> {
             all.add(closing.cut);
         }
         all
-    }
-
-    fn waiting_bytes(&self) -> usize {
-        let closings = self.closings.iter();
-        closings.map(|closing| closing.notes.waiting_bytes()).sum()
     }
 
     /// Says that a sequence knows a name from this record on.
@@ -251,15 +242,10 @@ impl<'o> Parts<'o> {
         }
     }
 
-    /// What this part still has to say at its end, at most, if `waits` more calls wait.
-    fn end_bytes(&self, waits: usize) -> usize {
-        self.closing_bytes + self.notes_bytes + (self.open.len() + waits) * WAIT_END_BYTES
-    }
-
-    /// True when a part with `more` bytes more, and `waits` more calls that wait, has no room left.
-    fn is_full(&self, more: usize, waits: usize) -> bool {
-        let more = (more + self.end_bytes(waits)) as u64;
-        self.out.is_splittable() && self.out.part_bytes() + more > self.bytes_max
+    /// What this part still has to say at its end, at most, behind `more` bytes and `waits` more calls that wait.
+    fn until_end(&self, more: usize, waits: usize) -> usize {
+        let waits_bytes = (self.open.len() + waits) * WAIT_END_BYTES;
+        more + self.closing_bytes + self.notes.waiting_bytes() + waits_bytes
     }
 
     /// How many of the records before this one wait, and are not stitched yet.
@@ -287,26 +273,9 @@ impl<'o> Parts<'o> {
         for text in [&self.header[0], &uuid, &self.header[1], &self.definitions] {
             self.out.append(text)?;
         }
-        let mut notes = Vec::new();
-        for closing in &mut self.closings {
-            closing.notes.lasting(self.now, &mut notes);
-        }
-        self.out.append(&notes)?;
+        self.out.append(&self.notes.lasting(self.now))?;
         self.has_events = false;
-        // Otherwise an export could become thousands of parts that say the same and hold an event each.
-        let repeated = self.out.part_bytes() + self.end_bytes(0) as u64;
-        if self.out.is_splittable() && repeated > self.bytes_max / 2 {
-            return Err(self.too_small(0));
-        }
-        Ok(())
-    }
-
-    fn too_small(&self, more: usize) -> ExportError {
-        let needed = self.out.part_bytes() + (more + self.end_bytes(0)) as u64;
-        ExportError::PartSize {
-            bytes_max: self.bytes_max,
-            needed,
-        }
+        self.out.check_repeated(self.until_end(0, 0))
     }
 
     /// Ends this part between two events, and begins the next one.
@@ -316,11 +285,7 @@ impl<'o> Parts<'o> {
         for wait in self.open.drain(..) {
             end_packet(&mut text, &wait, &[]);
         }
-        let now = self.now;
-        for closing in &mut self.closings {
-            while closing.notes.next(now, &mut text) {}
-        }
-        self.notes_bytes = self.waiting_bytes();
+        text.append(&mut self.notes.begun(self.now));
         self.out.append(&text)?;
         let next = self.out.next_part_name();
         self.end_part(Some(&next))?;
@@ -350,8 +315,7 @@ impl<'o> Parts<'o> {
     /// Writes what the trace says of a process's quality, behind its last event.
     pub(super) fn end_process(&mut self, process: usize) -> Result<(), ExportError> {
         let mut note = Vec::new();
-        while self.closings[process].notes.next(u64::MAX, &mut note) {
-            self.notes_bytes -= note.len();
+        while self.notes.next(process, u64::MAX, &mut note) {
             self.unit(&[], &note, 0..note.len())?;
             note.clear();
         }
@@ -374,7 +338,7 @@ impl<'o> Parts<'o> {
             return self.out.give(chunk.bytes.finish());
         }
         let until = self.stitched + chunk.items.len() as u64;
-        if self.is_full(chunk.bytes.place(), self.waits_before(until))
+        if (self.out).is_full(self.until_end(chunk.bytes.place(), self.waits_before(until)))
             || self.is_cut(chunk.inserts())
         {
             return self.stitch_events(chunk);
@@ -454,12 +418,13 @@ impl<'o> Parts<'o> {
             return Ok(());
         }
         let waits = self.waits_before(self.stitched + 1);
-        if self.is_full(range.len(), waits) {
+        if self.out.is_full(self.until_end(range.len(), waits)) {
             if self.has_events {
                 self.split()?;
             }
-            if self.is_full(range.len(), waits) {
-                return Err(self.too_small(range.len() + waits * WAIT_END_BYTES));
+            let needed = self.until_end(range.len(), waits);
+            if self.out.is_full(needed) {
+                return Err(self.out.too_small(needed));
             }
         }
         self.has_events = true;
