@@ -5,7 +5,8 @@
 //! * Flows: one `s` on a call that launched something, one `f` on each kernel and copy; none anywhere else. kineto ends a
 //!   flow on every call that starts none, and graph launches start none. Where the clocks say that work began before its
 //!   call, the arrow ends when the call begins, if the work still runs then: readers take an `f` anywhere inside its
-//!   event, and none that lies before the `s`.
+//!   event, and none that lies before the `s`. (Perfetto draws that arrow from the work to the call: it goes by which of the
+//!   two events began first.)
 //! * GPUs have process ids of their own (5000000 + n), which no Linux process has; `args.device` is the device number.
 //! * Streams count from 1; work on a stream that nobody knows has a row of that name.
 //! * Grids are work-groups, on every row.

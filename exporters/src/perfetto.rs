@@ -44,6 +44,7 @@ use parts::{Parts, WaitEnd};
 
 #[macro_use]
 mod names;
+mod closing;
 mod depth;
 mod ends;
 mod field;

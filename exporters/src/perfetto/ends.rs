@@ -5,9 +5,9 @@ use crate::model::{Model, Process};
 use crate::notes::{self, Placed};
 use crate::proto::{bytes, message, text, uint};
 
+use super::closing::Closing;
 use super::names::{ANNOTATION_NAMES, ARG_NAMES, CATEGORY_NAMES, thing, unique};
 use super::packets::*;
-use super::parts::{Closing, Cut};
 use super::{Perfetto, STAGE_COPY, STAGE_KERNEL, State, field};
 
 /// BuiltinClock.
@@ -92,14 +92,7 @@ pub(super) fn closing(process: &Process<'_>, sequence: u64) -> Closing {
             });
         });
     }
-    Closing {
-        sequence,
-        prefix: attribute_prefix(process),
-        snapshot,
-        is_closed: false,
-        cut: Cut::default(),
-        cut_before: Cut::default(),
-    }
+    Closing::new(sequence, attribute_prefix(process), snapshot)
 }
 
 /// The packets of a note of quality.

@@ -31,8 +31,9 @@ use crate::notes::Notes;
 use crate::order::Item;
 use crate::out::Output;
 use crate::pipeline::{Chunk, Insert, What};
-use crate::proto::{bytes, message, uint};
+use crate::proto::{message, uint};
 
+use super::closing::{Closing, Cut};
 use super::packets::{NEEDS_STATE, end_packet, named, packet};
 use super::{Decision, Link, field};
 
@@ -66,47 +67,6 @@ enum News {
     Wait(WaitEnd),
     /// A call of this process that came after work of its own: numbers of the work's records.
     Early(usize, Vec<u64>),
-}
-
-/// Arrows that are not drawn because their ends lie in two parts.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cut {
-    /// Between a call and the work that it launched.
-    pub(super) arrows: u64,
-    /// From work to a call that waited for it: the call lies in an earlier part than the end of the wait, or the work in
-    /// an earlier part than the call.
-    pub(super) waits: u64,
-}
-
-impl Cut {
-    fn add(&mut self, other: Self) {
-        self.arrows += other.arrows;
-        self.waits += other.waits;
-    }
-}
-
-/// What comes behind a part.
-#[derive(Clone, Copy, Debug)]
-enum Behind<'a> {
-    /// Another one, in this file.
-    Next(&'a str),
-    /// It is the last one; arrows left out in all of them.
-    Nothing(Cut),
-}
-
-/// What a part says of one process beside its events.
-#[derive(Debug)]
-pub(super) struct Closing {
-    /// The sequence for it, and what its attributes' keys begin with.
-    pub(super) sequence: u64,
-    pub(super) prefix: String,
-    /// The last clock snapshot, or nothing.
-    pub(super) snapshot: Vec<u8>,
-    /// True when this part has the snapshot.
-    pub(super) is_closed: bool,
-    /// Arrows whose later end lies in this part, and in those before it.
-    pub(super) cut: Cut,
-    pub(super) cut_before: Cut,
 }
 
 /// The files of an export.
@@ -170,19 +130,9 @@ impl<'o> Parts<'o> {
     ) -> Result<(), ExportError> {
         (self.uuid, self.header) = (uuid, header);
         (self.closings, self.notes) = (closings, notes);
-        let mut text = Vec::new();
-        for closing in &self.closings {
-            text.extend_from_slice(&closing.snapshot);
-            // One of these two, with numbers of any size.
-            let most = Cut {
-                arrows: u64::MAX,
-                waits: u64::MAX,
-            };
-            let name = self.out.longest_part_name();
-            part_mark(&mut text, closing, u64::MAX, most, Behind::Next(&name));
-            part_mark(&mut text, closing, u64::MAX, most, Behind::Nothing(most));
-        }
-        self.closing_bytes = text.len();
+        let name = self.out.longest_part_name();
+        let closings = self.closings.iter();
+        self.closing_bytes = closings.map(|closing| closing.bytes_max(&name)).sum();
         self.begin_part()
     }
 
@@ -195,8 +145,7 @@ impl<'o> Parts<'o> {
     pub(super) fn cut(&self) -> Cut {
         let mut all = Cut::default();
         for closing in &self.closings {
-            all.add(closing.cut_before);
-            all.add(closing.cut);
+            all.add(closing.all_cut());
         }
         all
     }
@@ -263,7 +212,7 @@ impl<'o> Parts<'o> {
                 1 => self.uuid,
                 further => hash::words([self.uuid, further].into_iter()),
             };
-            packet(&mut uuid, closing.sequence, NEEDS_STATE, None, |out| {
+            packet(&mut uuid, closing.sequence(), NEEDS_STATE, None, |out| {
                 message(out, field::TRACE_UUID, |out| {
                     uint(out, 1, id);
                     uint(out, 2, hash::words([id].into_iter()));
@@ -300,14 +249,7 @@ impl<'o> Parts<'o> {
         let number = self.out.part_number() as u64;
         let mut text = Vec::new();
         for closing in &mut self.closings {
-            if !std::mem::take(&mut closing.is_closed) {
-                text.extend_from_slice(&closing.snapshot);
-            }
-            let cut = closing.cut;
-            closing.cut_before.add(cut);
-            let behind = next.map_or(Behind::Nothing(closing.cut_before), Behind::Next);
-            part_mark(&mut text, closing, number, cut, behind);
-            closing.cut = Cut::default();
+            closing.end_part(&mut text, number, next);
         }
         self.out.append(&text)
     }
@@ -319,9 +261,7 @@ impl<'o> Parts<'o> {
             self.unit(&[], &note, 0..note.len())?;
             note.clear();
         }
-        let closing = &mut self.closings[process];
-        closing.is_closed = true;
-        self.out.append(&closing.snapshot)
+        self.out.append(self.closings[process].snapshot())
     }
 
     /// Names the files. Call after [`Parts::end_process`] of each process.
@@ -499,35 +439,4 @@ impl<'o> Parts<'o> {
             _ => {}
         }
     }
-}
-
-/// Says which part of the export this is, and how many arrows are left out.
-fn part_mark(out: &mut Vec<u8>, closing: &Closing, number: u64, cut: Cut, behind: Behind<'_>) {
-    packet(out, closing.sequence, NEEDS_STATE, None, |out| {
-        message(out, field::TRACE_ATTRIBUTES, |out| {
-            let key = |out: &mut Vec<u8>, key: &str| {
-                bytes(out, 1, format!("{}.{key}", closing.prefix).as_bytes());
-            };
-            let mut count = |name: &str, value: u64| {
-                message(out, 1, |out| {
-                    key(out, name);
-                    uint(out, 2, value);
-                });
-            };
-            count("part", number);
-            count("arrows_to_earlier_parts", cut.arrows);
-            count("waits_on_earlier_parts", cut.waits);
-            match behind {
-                Behind::Next(name) => message(out, 1, |out| {
-                    key(out, "next_part");
-                    bytes(out, 3, name.as_bytes());
-                }),
-                Behind::Nothing(all) => {
-                    count("parts", number);
-                    count("arrows_between_parts", all.arrows);
-                    count("waits_between_parts", all.waits);
-                }
-            }
-        });
-    });
 }
