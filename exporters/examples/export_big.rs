@@ -1,6 +1,7 @@
 //! An export of a region of any size: how long it takes, how much memory beside the mapping, and whether all comes out.
 //!
-//! `cargo run --release -p strandline-exporters --example export_big -- FOLDER [RECORDS] [THREADS] [json|pftrace|keep|table]`
+//! `cargo run --release -p strandline-exporters --example export_big -- FOLDER [RECORDS] [THREADS] [json|pftrace|keep|table]
+//! [SHAPE [TABLES]]`
 //!
 //! Writes a sparse region of RECORDS (50,000,000) records to FOLDER, unless it is there, exports it with THREADS (1)
 //! threads, reads every part with a strict parser and counts. Prints one JSON object a line. Removes what it wrote, the
@@ -9,6 +10,9 @@
 //! With "table", THREADS is a list, like `1,2,4,8,16`: exports JSON and Perfetto to a file in FOLDER and to nowhere with
 //! each number of threads, each in a process of its own, reads nothing back, and prints one table with the seconds of each
 //! phase. The region stays. Where FOLDER is in memory (tmpfs), no disk is measured.
+//!
+//! SHAPE is `9` for correlation ids that lie nine apart, `9,4` for four kernels a launch besides, `1,4,issues` for issues
+//! besides. TABLES is what the tables of ids may have, bytes. The allocator is left as it is: what is measured holds in a host's process.
 
 #[path = "../tests/export_support/big.rs"]
 mod big;
@@ -123,7 +127,14 @@ impl std::io::Write for Nowhere {
 }
 
 /// One row of the table.
-fn row(traces: &[Trace], folder: &Path, threads: usize, name: &str, to_file: bool) {
+fn row(
+    traces: &[Trace],
+    folder: &Path,
+    threads: usize,
+    name: &str,
+    to_file: bool,
+    table_bytes_max: u64,
+) {
     let format = if name == "json" {
         Format::Json
     } else {
@@ -133,6 +144,7 @@ fn row(traces: &[Trace], folder: &Path, threads: usize, name: &str, to_file: boo
     let options = Options {
         force: true,
         threads,
+        table_bytes_max,
         phases: Some(&|times| phases.set(times)),
         ..Options::default()
     };
@@ -173,7 +185,7 @@ fn row(traces: &[Trace], folder: &Path, threads: usize, name: &str, to_file: boo
 }
 
 /// Each row is a process of its own: what one export leaves in the allocator is not another one's memory.
-fn table(folder: &Path, records: u64, threads: &[usize]) {
+fn table(folder: &Path, records: u64, threads: &[usize], shape: &str) {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     println!(
         "{records} records, {cores} cores. Behind the peak memory, seconds: the first pass from begin to end, and the part of \
@@ -196,20 +208,28 @@ fn table(folder: &Path, records: u64, threads: &[usize]) {
         for threads in threads {
             let status = std::process::Command::new(&program)
                 .arg(folder)
-                .args([&records.to_string(), &threads.to_string(), output])
+                .args([&records.to_string(), &threads.to_string(), output, shape])
                 .status();
             assert!(status.is_ok_and(|status| status.success()), "{output}");
         }
     }
 }
 
-fn main() {
-    // As the command does: see its `return_freed_memory`.
-    #[cfg(target_env = "gnu")]
-    // SAFETY: sets one number of the allocator; nothing else runs yet.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
+fn shape_of(text: &str) -> big::Shape {
+    let mut parts = text.split(',');
+    let mut number = || {
+        parts
+            .next()
+            .map_or(1, |part| part.parse().expect("a number"))
+    };
+    big::Shape {
+        id_step: number(),
+        kernels: number(),
+        issues: parts.next() == Some("issues"),
     }
+}
+
+fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let folder = PathBuf::from(arguments.first().expect("a folder"));
     let number = |at: usize, default: u64| {
@@ -225,27 +245,22 @@ fn main() {
         .map(|text| text.parse().expect("a number of threads"))
         .collect();
     let only = arguments.get(3).map(String::as_str);
-    let region = folder.join(format!("big-{records}.slt"));
-    let groups = records / 10;
-    let written = big::Counts {
-        calls: groups * 6,
-        kernels: groups * 3,
-        marks: groups,
-        arrows: groups * 3,
-    };
+    let shape_text = arguments.get(4).map_or("1", String::as_str);
+    let shape = shape_of(shape_text);
+    let region = folder.join(format!("big-{records}-{shape_text}.slt"));
+    let written = shape.counts(records);
     if !region.exists() {
-        assert_eq!(
-            big::write_region(&region, records).expect("a region"),
-            written
-        );
+        let counts = big::write_shape(&region, records, shape).expect("a region");
+        assert_eq!(counts, written);
     }
     if only == Some("table") {
-        table(&folder, records, &threads);
+        table(&folder, records, &threads, shape_text);
         return;
     }
     let traces = [Trace::open(&region).expect("a region")];
     if let Some((name, to)) = only.and_then(|only| only.split_once('-')) {
-        row(&traces, &folder, threads[0], name, to == "file");
+        let tables = number(5, Options::default().table_bytes_max);
+        row(&traces, &folder, threads[0], name, to == "file", tables);
         return;
     }
     for format in ["json", "pftrace"] {

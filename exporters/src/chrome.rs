@@ -209,6 +209,10 @@ impl Writer for Chrome<'_> {
         Events::new(processes, self.base_ns)
     }
 
+    fn launches(&mut self, process: usize) -> &mut LaunchTable {
+        &mut self.states[process].launches
+    }
+
     fn stitch(&mut self, chunk: &mut Chunk<'_, Decision>) -> Result<(), ExportError> {
         self.parts.stitch(chunk)
     }

@@ -88,6 +88,10 @@ pub struct Options<'a> {
     pub part_bytes_max: Option<u64>,
     /// Most records that are held in memory at once, to be put into order (about 56 bytes each while they are).
     pub batch_records_max: usize,
+    /// Most memory of the tables that join work to its calls, and issues to dispatches, all processes together, bytes. Where
+    /// they would need more, each batch looks up what it needs to know, which takes longer. The bytes of the output are
+    /// the same.
+    pub table_bytes_max: u64,
     /// Threads that read, sort and format, the calling one included; with more than one, a further one writes, and as many
     /// compress where the format asks for it (one always does). The bytes are the same for any number.
     pub threads: usize,
@@ -102,6 +106,7 @@ impl Default for Options<'_> {
             phases: None,
             part_bytes_max: None,
             batch_records_max: 3 << 19,
+            table_bytes_max: 128 << 20,
             threads: 1,
         }
     }
@@ -116,6 +121,7 @@ impl std::fmt::Debug for Options<'_> {
             .field("phases", &self.phases.is_some())
             .field("part_bytes_max", &self.part_bytes_max)
             .field("batch_records_max", &self.batch_records_max)
+            .field("table_bytes_max", &self.table_bytes_max)
             .field("threads", &self.threads)
             .finish()
     }

@@ -16,6 +16,7 @@ mod join;
 mod lanes;
 mod memory;
 mod model;
+mod no_launch;
 mod notes;
 mod order;
 mod out;
@@ -26,6 +27,7 @@ mod proto;
 mod scan;
 mod stretch;
 mod text;
+mod windows;
 
 pub use export::{
     ExportError, ExportReport, Format, JSON_PART_BYTES_MAX, Options, PERFETTO_PART_BYTES_MAX,

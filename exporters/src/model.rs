@@ -21,12 +21,13 @@ use strandline::{Trace, hash};
 use crate::demangle;
 use crate::export::{ExportReport, Options};
 use crate::external::Externals;
-use crate::join::{IdMap, Ids, LaunchTable};
+use crate::join::{Drawn, IdMap, LaunchTable};
 use crate::lanes::Started;
 use crate::order;
 use crate::phases::{Phases, Watch};
 use crate::scan::{self, Found, Scan, Shown, Span};
 use crate::stretch::Stretch;
+use crate::windows::Windows;
 
 /// First process id of GPUs: above every id that a Linux kernel hands out (at most 4,194,304).
 pub(crate) const GPU_PID_FIRST: u64 = 5_000_000;
@@ -170,8 +171,10 @@ pub(crate) struct Process<'a> {
     pub(crate) shown: Shown<'a>,
     pub(crate) scan: Scan,
     pub(crate) notes: Vec<Note>,
-    /// Dispatches that are drawn, by id.
-    drawn: Ids,
+    /// Dispatches that are drawn, by id; none where `windows` stand for the tables.
+    pub(crate) drawn: Option<Drawn>,
+    /// What stands for the tables of ids where they have no room.
+    pub(crate) windows: Option<Windows>,
     /// First and last start of what the output shows of each run of cells, output's clock.
     pub(crate) bounds: Vec<(u64, u64)>,
     /// All records that the output shows, when they are few enough to be held.
@@ -245,7 +248,10 @@ impl<'a> Model<'a> {
         let mut first_of_boot: Vec<([u8; 16], i128)> = Vec::new();
         let mut reference = None;
         let mut processes: Vec<Process<'a>> = Vec::new();
+        // Records that may be held, and what tables of ids may have more.
         let mut room = options.batch_records_max;
+        let mut table_bytes = options.table_bytes_max;
+        let mut bytes = order::ROOM_BYTES;
         for (index, trace) in order.into_iter().enumerate() {
             let header = trace.header();
             let (unix, boot) = offsets(trace);
@@ -297,13 +303,20 @@ impl<'a> Model<'a> {
                 clamp(offset),
                 gpu_first,
                 base == TimeBase::Boot,
-                (index, room),
+                scan::Settings {
+                    index,
+                    room,
+                    threads: options.threads,
+                    table_bytes,
+                    bytes,
+                },
                 options,
             );
-            room = match &process.ready {
-                Some(ready) => room - ready.len(),
-                None => 0,
-            };
+            let held = process.ready.as_ref().map(Stretch::len);
+            room = held.map_or(0, |held| room - held);
+            table_bytes = table_bytes.saturating_sub(process.table_bytes());
+            let taken = process.table_bytes() + held.unwrap_or(0) as u64 * order::RECORD_BYTES;
+            bytes = bytes.saturating_sub(taken);
             process.gpu_pid = GPU_PID_FIRST + index as u64 * GPU_PIDS;
             process.correlation_base = if several {
                 index as u64 * CORRELATION_SPAN
@@ -374,7 +387,7 @@ impl<'a> Process<'a> {
         offset: i64,
         gpu_first: u64,
         wants_issues: bool,
-        (index, room): (usize, usize),
+        settings: scan::Settings,
         options: &Options<'_>,
     ) -> Self {
         let facts = trace.facts();
@@ -426,7 +439,8 @@ impl<'a> Process<'a> {
             shown,
             scan: Scan::default(),
             notes: Vec::new(),
-            drawn: Ids::default(),
+            drawn: None,
+            windows: None,
             bounds: Vec::new(),
             ready: None,
         };
@@ -437,20 +451,15 @@ impl<'a> Process<'a> {
             launches,
             externals,
             drawn,
+            windows,
             bounds,
             ready,
-        } = scan::scan(
-            &mut process,
-            scan::Settings {
-                index,
-                room,
-                threads: options.threads,
-            },
-        );
+        } = scan::scan(&mut process, settings);
         process.scan = scan;
         process.launches = launches;
         process.externals = externals;
         process.drawn = drawn;
+        process.windows = windows;
         process.bounds = bounds;
         process.ready = ready;
         process.name_devices(&found, gpu_first);
@@ -853,14 +862,9 @@ impl<'a> Process<'a> {
         }
     }
 
-    /// Memory that the set of drawn dispatches has, bytes.
-    pub(crate) fn drawn_bytes(&self) -> u64 {
-        self.drawn.bytes()
-    }
-
-    /// True when a dispatch with that id is drawn.
-    pub(crate) fn is_drawn(&self, dispatch_id: u64) -> bool {
-        self.drawn.contains(dispatch_id)
+    /// Memory that the tables of ids have, bytes.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        self.launches.bytes() + self.drawn.as_ref().map_or(0, Drawn::bytes)
     }
 
     /// Index of a stream that drawn work runs on, by the record that issued it.

@@ -16,11 +16,13 @@ use strandline::record::{Kind, Record};
 
 use crate::clock::Clock;
 use crate::export::{ExportError, Options, Progress};
-use crate::model::{Model, stream_key};
+use crate::join::Drawn;
+use crate::model::{Model, Process, stream_key};
 use crate::phases::{Phases, Watch};
 use crate::pipeline::{self, Alone, Plan, Writer};
 use crate::scan::{Place, Shown};
 use crate::stretch::Stretch;
+use crate::windows::Windows;
 
 /// How often the progress is told, records.
 const PROGRESS_STEP: u64 = 1 << 16;
@@ -40,6 +42,8 @@ pub(crate) struct Item<'a> {
     pub(crate) key: u32,
     process: u16,
     pub(crate) kind: Option<Kind>,
+    /// Of a dispatch that was issued: it is drawn, anywhere.
+    pub(crate) is_drawn: bool,
 }
 
 impl<'a> Item<'a> {
@@ -57,6 +61,7 @@ impl<'a> Item<'a> {
             },
             process: index as u16,
             kind,
+            is_drawn: false,
         }
     }
 
@@ -114,6 +119,8 @@ fn cuts(samples: &[u64], stretches: u64) -> Vec<u64> {
 struct Source<'a> {
     index: usize,
     shown: Shown<'a>,
+    drawn: Option<Drawn>,
+    windows: Option<Windows>,
     bounds: Vec<(u64, u64)>,
     /// Calls and ranges that never ended, as records.
     open: Vec<Vec<u64>>,
@@ -123,21 +130,27 @@ struct Source<'a> {
 const MEMORY_BYTES: u64 = 256 << 20;
 /// What it has beside the tables of ids and the records that are being put into order: blocks of output, names, threads.
 const OTHER_BYTES: u64 = 64 << 20;
+/// What those two may have together.
+pub(crate) const ROOM_BYTES: u64 = MEMORY_BYTES - OTHER_BYTES;
 /// Memory of a record that is being put into order, with what else there is for each of those, bytes.
-const RECORD_BYTES: u64 = 96;
+pub(crate) const RECORD_BYTES: u64 = 96;
+/// What it has more where each stretch has what it needs to know of launches: two ids at most, 24 bytes each.
+const WINDOW_BYTES: u64 = 64;
 /// Fewer than this are not put into order at once, however large the tables are.
 const BATCH_RECORDS_MIN: usize = 1 << 16;
 
 /// How many records are put into order at once: as many as asked for, fewer where the tables of ids leave less room. More
 /// batches are picked then, which takes longer and changes nothing in the output.
 pub(crate) fn batch_records(model: &Model<'_>, options: &Options<'_>) -> usize {
-    let tables = model.processes.iter();
-    let tables = tables.map(|process| process.launches.bytes() + process.drawn_bytes());
-    within(options.batch_records_max, tables.sum())
+    let processes = &model.processes;
+    let tables = processes.iter().map(Process::table_bytes).sum();
+    let has_windows = processes.iter().any(|process| process.windows.is_some());
+    let each = RECORD_BYTES + if has_windows { WINDOW_BYTES } else { 0 };
+    within(options.batch_records_max, tables, each)
 }
 
-fn within(asked: usize, tables: u64) -> usize {
-    let room = MEMORY_BYTES.saturating_sub(OTHER_BYTES + tables) / RECORD_BYTES;
+fn within(asked: usize, tables: u64, each: u64) -> usize {
+    let room = ROOM_BYTES.saturating_sub(tables) / each;
     asked.min((room as usize).max(BATCH_RECORDS_MIN))
 }
 
@@ -154,6 +167,8 @@ pub(crate) fn walk<W: Writer>(
         sources.push(Source {
             index,
             shown: process.shown.clone(),
+            drawn: process.drawn.take(),
+            windows: process.windows.take(),
             bounds: std::mem::take(&mut process.bounds),
             open: std::mem::take(&mut process.open),
         });
@@ -189,6 +204,8 @@ pub(crate) fn walk<W: Writer>(
         each = each.min(share.max(SHARED_STRETCH_RECORDS));
     }
     let cuts = cuts(&model.samples, model.records.div_ceil(each));
+    // A stretch has about as many as were asked for.
+    let stretch_records = (each + each / 4).min(model.records) as usize;
     let stretch = |at: usize| {
         let from = at.checked_sub(1).map_or(0, |before| cuts[before]);
         (from, cuts.get(at).copied())
@@ -197,7 +214,10 @@ pub(crate) fn walk<W: Writer>(
     if threads == 1 {
         let mut alone = Alone::new(writer, processes);
         let stretches = if ready.is_some() { 1 } else { cuts.len() + 1 };
-        let mut filled = Stretch::new();
+        let mut filled = match ready {
+            Some(_) => Stretch::new(),
+            None => Stretch::with_room(stretch_records),
+        };
         for at in 0..stretches {
             let mut watch = Watch::start();
             match ready.take() {
@@ -205,13 +225,15 @@ pub(crate) fn walk<W: Writer>(
                     filled = all;
                     for source in &sources {
                         source.pick_open((0, None), &mut filled);
+                        source.mark_drawn(filled.items_mut());
                     }
+                    look_up(&sources, 0, &mut filled);
                 }
                 None => fill(&sources, stretch(at), &mut filled),
             }
             filled.sort();
             phases.picking += watch.lap();
-            alone.pass(writer, processes, &filled, &mut tell)?;
+            alone.pass(writer, processes, &mut filled, &mut tell)?;
         }
         phases.add(&alone.phases);
     } else {
@@ -219,6 +241,7 @@ pub(crate) fn walk<W: Writer>(
             threads,
             stretches: cuts.len() + 1,
             held_max,
+            stretch_records,
         };
         let sources = &sources;
         let fill = |at: usize, filled: &mut _| fill(sources, stretch(at), filled);
@@ -234,6 +257,18 @@ fn fill<'a>(sources: &'a [Source<'_>], stretch: (u64, Option<u64>), filled: &mut
     for source in sources {
         source.pick(stretch, filled);
         source.pick_open(stretch, filled);
+    }
+    look_up(sources, stretch.0, filled);
+}
+
+/// What the records of a stretch that begins at `from` need to know of launches, where no table has it.
+fn look_up(sources: &[Source<'_>], from: u64, filled: &mut Stretch<'_>) {
+    for source in sources {
+        if let Some(windows) = &source.windows {
+            let (items, found) = filled.items_and_windows(sources.len());
+            let (index, found) = (source.index, &mut found[source.index]);
+            windows.fill(&source.shown, &source.open, from, items, index, found);
+        }
     }
 }
 
@@ -261,9 +296,22 @@ impl Source<'_> {
                 if let Some(place) =
                     (self.shown).place(&record, (from, to), ticks, &mut newest, &mut clock)
                 {
-                    filled.push(Item::new(self.index, place, record));
+                    let mut item = Item::new(self.index, place, record);
+                    self.mark_drawn(std::slice::from_mut(&mut item));
+                    filled.push(item);
                 }
             });
+        }
+    }
+
+    /// Says of dispatches that were issued whether they are drawn.
+    #[inline]
+    fn mark_drawn(&self, items: &mut [Item<'_>]) {
+        let Some(drawn) = &self.drawn else { return };
+        for item in items {
+            if item.kind == Some(Kind::Enqueue) && item.process() == self.index {
+                item.is_drawn = drawn.contains(item.record.dispatch_id());
+            }
         }
     }
 
@@ -286,11 +334,12 @@ mod tests {
     #[test]
     fn large_tables_leave_room_for_fewer_records() {
         let asked = Options::default().batch_records_max;
+        let within = |asked, tables| within(asked, tables, RECORD_BYTES);
         assert_eq!((within(asked, 0), within(asked, 40 << 20)), (asked, asked));
         assert_eq!(within(1_000, 1 << 40), 1_000);
-        // The tables of 268 M launches.
-        let few = within(asked, 184 << 20);
-        assert!((BATCH_RECORDS_MIN..asked / 4).contains(&few), "{few}");
+        // The largest tables.
+        let few = within(asked, Options::default().table_bytes_max);
+        assert!((asked / 3..asked / 2).contains(&few), "{few}");
         assert_eq!(within(asked, 1 << 40), BATCH_RECORDS_MIN);
     }
 }

@@ -397,6 +397,10 @@ impl Writer for Perfetto<'_> {
         Packets::new(&self.states)
     }
 
+    fn launches(&mut self, process: usize) -> &mut LaunchTable {
+        &mut self.states[process].launches
+    }
+
     fn stitch(&mut self, chunk: &mut Chunk<'_, Decision>) -> Result<(), ExportError> {
         self.parts.stitch(chunk)
     }

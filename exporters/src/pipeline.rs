@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::export::ExportError;
+use crate::join::LaunchTable;
 use crate::model::Process;
 use crate::order::Item;
 use crate::phases::{Phases, Watch};
@@ -111,12 +112,13 @@ pub(crate) struct Chunk<'a, D> {
 }
 
 impl<D> Chunk<'_, D> {
-    fn new() -> Self {
+    /// With room for so many bytes of output.
+    fn with_room(bytes: usize) -> Self {
         Self {
             items: Vec::new(),
             decisions: Vec::new(),
             inserts: Inserts::default(),
-            bytes: Line::new(),
+            bytes: Line::with_room(bytes),
             borders: Vec::new(),
         }
     }
@@ -146,6 +148,9 @@ pub(crate) trait Writer {
 
     /// One for each thread.
     fn formatter(&self, processes: &[Process<'_>]) -> Self::Formatter;
+
+    /// What it knows of the launches of a process.
+    fn launches(&mut self, process: usize) -> &mut LaunchTable;
 
     /// Takes the next chunk in order.
     fn stitch(&mut self, chunk: &mut Chunk<'_, Self::Decision>) -> Result<(), ExportError>;
@@ -224,6 +229,13 @@ fn decide<W: Writer>(
     }
 }
 
+/// Gives the writer what the records of a stretch need to know of launches, where no table has it.
+fn enter<W: Writer>(writer: &mut W, stretch: &mut Stretch<'_>) {
+    for (process, window) in stretch.windows_mut().iter_mut().enumerate() {
+        writer.launches(process).enter(window);
+    }
+}
+
 fn format<F: Formatter<Decision: Copy>>(
     formatter: &mut F,
     processes: &[Process<'_>],
@@ -276,7 +288,7 @@ impl<'a, W: Writer> Alone<'a, W> {
         Self {
             formatter: writer.formatter(processes),
             sizes: Sizes::new(1),
-            chunk: Chunk::new(),
+            chunk: Chunk::with_room(0),
             phases: Phases::default(),
         }
     }
@@ -286,9 +298,10 @@ impl<'a, W: Writer> Alone<'a, W> {
         &mut self,
         writer: &mut W,
         processes: &[Process<'_>],
-        stretch: &Stretch<'a>,
+        stretch: &mut Stretch<'a>,
         mut tell: impl FnMut(u64, &W),
     ) -> Result<(), ExportError> {
+        enter(writer, stretch);
         let (chunk, mut from) = (&mut self.chunk, 0);
         let mut watch = Watch::start();
         while from < stretch.len() {
@@ -341,8 +354,9 @@ struct Board<'a, D> {
 pub(crate) struct Plan {
     pub(crate) threads: usize,
     pub(crate) stretches: usize,
-    /// Stretches that may be in memory at once.
+    /// Stretches that may be in memory at once, and records that each has room for.
     pub(crate) held_max: usize,
+    pub(crate) stretch_records: usize,
 }
 
 struct Desk<'a, D> {
@@ -445,7 +459,10 @@ pub(crate) fn shared<'a, W: Writer>(
             next_stretch: 0,
             picking: 0,
             picked: BTreeMap::new(),
-            spare: Vec::new(),
+            // The calling thread makes them all: whichever fills one, its memory is of one pool.
+            spare: (0..plan.held_max)
+                .map(|_| Stretch::with_room(plan.stretch_records))
+                .collect(),
             held: 0,
             closed: false,
             phases: Phases::default(),
@@ -533,7 +550,7 @@ fn lead<'a, W: Writer>(
         }
         if begun - done < chunks_max {
             if deciding.is_none()
-                && let Some(picked) = board.picked.remove(&stretch)
+                && let Some(mut picked) = board.picked.remove(&stretch)
             {
                 stretch += 1;
                 if picked.len() == 0 {
@@ -542,6 +559,7 @@ fn lead<'a, W: Writer>(
                     desk.work.notify_one();
                     continue;
                 }
+                enter(writer, &mut picked);
                 deciding = Some((picked, 0));
             }
             if let Some((picked, from)) = &mut deciding {
@@ -549,7 +567,10 @@ fn lead<'a, W: Writer>(
                 let range = *from..picked.len().min(*from + sizes.chunk_records());
                 *from = range.end;
                 let is_last = *from == picked.len();
-                let mut chunk = spare.pop().unwrap_or_else(Chunk::new);
+                let mut chunk = spare.pop().unwrap_or_else(|| {
+                    // Some chunks become longer than they should.
+                    Chunk::with_room(CHUNK_BYTES as usize * 3 / 2)
+                });
                 watch.lap();
                 picked.gather(range, &mut chunk.items);
                 decide(writer, processes, &mut chunk);

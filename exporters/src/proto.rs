@@ -121,7 +121,7 @@ mod tests {
             [1 << bit, (1 << bit) - 1]
                 .map(|value: u64| (value, value.max(1).ilog2() as usize / 7 + 1))
         })) {
-            let (mut out, mut line) = (Vec::new(), Line::new());
+            let (mut out, mut line) = (Vec::new(), Line::with_room(0));
             varint(&mut out, value);
             assert_eq!((out.len(), varint_bytes(value)), (length, length));
             assert_eq!(line.begin().varint(value).as_bytes(), out);

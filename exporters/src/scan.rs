@@ -12,18 +12,22 @@ use std::time::Duration;
 use strandline::Trace;
 use strandline::facts::Agent;
 use strandline::record::{Kind, Record, flag};
-use strandline::report::{self, SessionReport, device_flags};
+use strandline::report::{SessionReport, device_flags};
 
 use crate::clock::Clock;
 use crate::external::Externals;
-use crate::join::{Feeder, IdMap, Ids, LaunchTable, Note, Shards};
+use crate::join::{Budget, Drawn, Feeder, IdMap, LaunchTable, Shards, Tally};
 use crate::model::{Process, stream_key};
+use crate::no_launch;
 use crate::order::{self, Group, Item};
 use crate::phases::Watch;
 use crate::stretch::Stretch;
+use crate::windows::Windows;
 
 /// One record in this many at most is looked at for the distribution of times.
 const SAMPLE_STEP_MAX: u64 = 512;
+/// After so many records it is asked whether more have room: tables grow by less than a page a record.
+const LIMIT_STEP: usize = 1 << 12;
 /// Flags that keep a dispatch or copy from being drawn.
 const HIDING: u16 = flag::UNTIMED | flag::END_BEFORE_START | flag::OUTSIDE_WINDOW;
 /// An end that is known only when all records are.
@@ -104,6 +108,13 @@ impl Shown<'_> {
     fn hidden(&self, record: &Record<'_>, span: Option<usize>) -> u16 {
         let window = span.map_or((0, u64::MAX), |at| self.spans[at].window);
         device_flags(record.flags(), record.start(), record.end(), window) & HIDING
+    }
+
+    /// True for a dispatch or copy that is drawn, of a session that is exported; `newest` remembers the session before.
+    #[inline]
+    pub(crate) fn is_drawn_work(&self, record: &Record<'_>, newest: &mut usize) -> bool {
+        matches!(record.kind(), Some(Kind::Dispatch | Kind::Copy))
+            && self.hidden(record, self.span_index(record.session(), newest)) == 0
     }
 
     /// Where open spans of a session end: when it was accounted for, or at its last record.
@@ -269,7 +280,9 @@ pub(crate) struct Result<'a> {
     pub(crate) scan: Scan,
     pub(crate) launches: LaunchTable,
     pub(crate) externals: Externals,
-    pub(crate) drawn: Ids,
+    pub(crate) drawn: Option<Drawn>,
+    /// What stands for the tables where they have no room.
+    pub(crate) windows: Option<Windows>,
     /// First and last start of what the output shows of each run, output's clock.
     pub(crate) bounds: Vec<(u64, u64)>,
     /// All records that the output shows, when they are few enough to be held.
@@ -284,78 +297,100 @@ pub(crate) struct Settings {
     /// Records that may be held at most, on one thread.
     pub(crate) room: usize,
     pub(crate) threads: usize,
+    /// What tables of ids may have, bytes, and what they and the records that are held may have together.
+    pub(crate) table_bytes: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Shares out `count` things to threads; what each gives, in order. Where the system makes no thread the calling one does it,
+/// when its turn comes.
+pub(crate) fn on_threads<T: Send>(
+    threads: usize,
+    count: usize,
+    take: impl Fn(Range<usize>) -> T + Sync,
+) -> Vec<T> {
+    let each = count.div_ceil(threads.max(1)).max(1);
+    let take = &take;
+    std::thread::scope(|scope| {
+        let started: Vec<_> = (0..threads)
+            .map(|at| (at * each).min(count)..((at + 1) * each).min(count))
+            .map(|share| {
+                let builder = std::thread::Builder::new().name("scan".to_owned());
+                let own = share.clone();
+                let started = builder.spawn_scoped(scope, move || take(share));
+                started.map_err(|_| own)
+            })
+            .collect();
+        let joined = started.into_iter().map(|part| match part {
+            Ok(thread) => thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(share) => take(share),
+        });
+        joined.collect()
+    })
 }
 
 /// Passes over all records of `process` and over those that never ended; counts them in its reports.
 pub(crate) fn scan<'a>(process: &mut Process<'a>, settings: Settings) -> Result<'a> {
     let trace = process.trace;
     let step = (settings.room as u64 / 64).clamp(1, SAMPLE_STEP_MAX);
-    let new_pass = || Pass::new(&process.shown, &process.reports, step);
+    let budget = Budget::new(settings.table_bytes);
+    let new_pass = |tally| Pass::new(&process.shown, &process.reports, step, tally);
+    // Outputs that show what is issued are those that number work.
+    let counted = process.shown.wants_issues;
     let runs = trace.runs();
-    let mut ready = (settings.threads <= 1).then(Stretch::new);
+    let mut held = Held {
+        all: (settings.threads <= 1).then(|| {
+            // A record has a cell at least.
+            let most = usize::try_from(trace.cells()).unwrap_or(usize::MAX);
+            Stretch::with_room(most.min(settings.room))
+        }),
+        limit: 0,
+        settings,
+        budget: &budget,
+    };
+    let mut sharing = None;
     let (mut whole, bounds) = if settings.threads <= 1 {
-        let mut pass = new_pass();
-        let bounds = pass.take_runs(&process.shown, 0..runs, |item| {
-            if let Some(held) = &mut ready {
-                if held.len() == settings.room {
-                    // Too many to hold: they are picked stretch by stretch instead.
-                    ready = None;
-                } else {
-                    let (place, record) = item;
-                    held.push(Item::new(settings.index, place, record));
-                }
-            }
-        });
+        let mut pass = new_pass(Tally::own(counted, &budget));
+        let bounds = pass.take_runs(&process.shown, 0..runs, |item| held.add(item));
         (pass, bounds)
     } else {
         let shown = &process.shown;
-        let each = runs.div_ceil(settings.threads).max(1);
-        let shards = Arc::new(Shards::new(shown.wants_issues));
-        let take = |runs: Range<usize>| {
-            let mut pass = new_pass();
-            pass.feeder = Some(Feeder::new(shards.clone()));
+        let shards = Arc::new(Shards::new(counted, &budget));
+        let parts = on_threads(settings.threads, runs, |runs| {
+            let mut pass = new_pass(Tally::shared(Feeder::new(shards.clone())));
             let bounds = pass.take_runs(shown, runs, |_| {});
-            if let Some(feeder) = pass.feeder.take() {
-                feeder.finish();
-            }
+            pass.tally.finish();
             (pass, bounds)
-        };
-        let take = &take;
-        let (mut whole, bounds) = std::thread::scope(|scope| {
-            let started: Vec<_> = (0..settings.threads)
-                .map(|at| (at * each).min(runs)..((at + 1) * each).min(runs))
-                .map(|runs| {
-                    let builder = std::thread::Builder::new().name("scan".to_owned());
-                    let own = runs.clone();
-                    let started = builder.spawn_scoped(scope, move || take(runs));
-                    // Where the system makes no thread this one does it, when its turn comes.
-                    started.map_err(|_| own)
-                })
-                .collect();
-            let mut whole = new_pass();
-            let mut all = Vec::with_capacity(runs);
-            for part in started {
-                let (pass, bounds) = match part {
-                    Ok(thread) => thread
-                        .join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                    Err(runs) => take(runs),
-                };
-                whole.merge(pass);
-                all.extend(bounds);
-            }
-            (whole, all)
         });
-        (whole.result.launches, whole.result.drawn) = shards.take();
-        (whole, bounds)
+        let mut whole = new_pass(Tally::shared(Feeder::new(shards.clone())));
+        let mut all = Vec::with_capacity(runs);
+        for (pass, bounds) in parts {
+            whole.merge(pass);
+            all.extend(bounds);
+        }
+        sharing = Some(shards);
+        (whole, all)
     };
     for record in (process.open.iter()).filter_map(|words| Record::parse(words).ok()) {
         whole.take(&process.shown, &record);
     }
+    let own = whole.tally.finish();
+    let tables = own.or_else(|| sharing.map(|shards| shards.take()));
+    if budget.is_spent() {
+        // Too many ids: each stretch looks up its own instead.
+        drop(tables);
+        let windows = Windows::new(&process.shown, whole.has_ancestors, settings.threads);
+        whole.result.windows = Some(windows);
+    } else if let Some((launches, drawn)) = tables {
+        (whole.result.launches, whole.result.drawn) = (launches, Some(drawn));
+    }
     let mut result = whole.finish(process);
     result.bounds = bounds;
-    if let Some(held) = &mut ready {
-        for item in held.items_mut() {
+    let mut ready = held.all;
+    if let Some(all) = &mut ready {
+        for item in all.items_mut() {
             let shown = &process.shown;
             shown.settle(&mut item.place, &item.record);
         }
@@ -364,12 +399,44 @@ pub(crate) fn scan<'a>(process: &mut Process<'a>, settings: Settings) -> Result<
     result
 }
 
+/// All records that the output shows, as long as they have room.
+struct Held<'a, 'b> {
+    all: Option<Stretch<'a>>,
+    /// It is asked again whether more have room when there are so many.
+    limit: usize,
+    settings: Settings,
+    budget: &'b Budget,
+}
+
+impl<'a> Held<'a, '_> {
+    /// Not inlined: the loop that calls it would not be one with its iterator.
+    #[inline(never)]
+    fn add(&mut self, (place, record): (Place, Record<'a>)) {
+        let Some(all) = &mut self.all else { return };
+        if all.len() == self.limit {
+            let Settings {
+                room,
+                table_bytes,
+                bytes,
+                ..
+            } = self.settings;
+            let held = self.limit as u64 * order::RECORD_BYTES;
+            if self.limit == room || held + (table_bytes - self.budget.left()) > bytes {
+                // They are picked stretch by stretch instead.
+                self.all = None;
+                return;
+            }
+            self.limit = room.min(self.limit + LIMIT_STEP);
+        }
+        all.push(Item::new(self.settings.index, place, record));
+    }
+}
+
 /// A part of the pass.
 #[derive(Debug)]
 struct Pass<'a> {
     result: Result<'a>,
-    /// Where launches and dispatches go when several threads pass.
-    feeder: Option<Feeder>,
+    tally: Tally,
     reports: Vec<SessionReport>,
     spans: Vec<Span>,
     clock: Clock<'a>,
@@ -386,7 +453,7 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn new(shown: &Shown<'a>, reports: &[SessionReport], step: u64) -> Self {
+    fn new(shown: &Shown<'a>, reports: &[SessionReport], step: u64, tally: Tally) -> Self {
         // Only what the records add, to be put together later.
         let reports = reports.iter().map(|report| SessionReport {
             id: report.id,
@@ -395,12 +462,8 @@ impl<'a> Pass<'a> {
             ..SessionReport::default()
         });
         Self {
-            result: Result {
-                // Outputs that show what is issued are those that number work.
-                launches: LaunchTable::new(shown.wants_issues),
-                ..Result::default()
-            },
-            feeder: None,
+            result: Result::default(),
+            tally,
             reports: reports.collect(),
             spans: shown.spans.clone(),
             clock: Clock::new(shown.trace.clock()),
@@ -482,15 +545,13 @@ impl<'a> Pass<'a> {
             return None;
         }
         self.has_ancestors |= words[4] != 0;
-        let tables = (&mut result.launches, &mut result.drawn);
         if id == 0 {
             self.has_strays = true;
         } else {
-            let tables = (&mut *tables.0, &mut *tables.1);
-            note(&mut self.feeder, tables, Note::Work, id);
+            self.tally.work(id);
         }
         if shown.wants_issues && kind == Kind::Dispatch {
-            note(&mut self.feeder, tables, Note::Drawn, words[5]);
+            self.tally.drawn(words[5]);
         }
         let place = (shown.work_agent(record), stream_key(record));
         if self.newest_place != Some(place) {
@@ -517,7 +578,6 @@ impl<'a> Pass<'a> {
     fn take_other(&mut self, shown: &Shown<'_>, record: &Record<'_>, kind: Kind) -> Option<Place> {
         let result = &mut self.result;
         let scan = &mut result.scan;
-        let tables = (&mut result.launches, &mut result.drawn);
         let Some((_, host)) = order::group(kind) else {
             scan.has_issues |= kind == Kind::CopyIssue;
             if kind == Kind::External {
@@ -533,12 +593,7 @@ impl<'a> Pass<'a> {
         let (start, end) = (record.start(), record.end());
         match kind {
             Kind::Api | Kind::OpenCall => {
-                note(
-                    &mut self.feeder,
-                    tables,
-                    Note::Call,
-                    record.correlation_id(),
-                );
+                self.tally.call(record.correlation_id());
                 let operation = order::operation_key(record);
                 if self.newest_operation != Some(operation) {
                     self.newest_operation = Some(operation);
@@ -640,18 +695,23 @@ impl<'a> Pass<'a> {
         }
         process.shown.spans = self.spans;
         // Where all work leads to a call by its own id, no second pass has anything to find.
-        let linked = !self.has_strays && result.launches.is_linked();
-        if self.has_ancestors && !linked {
+        let is_whole = result.windows.is_none();
+        let is_linked = is_whole && result.launches.is_linked();
+        let linked = is_linked && !self.has_strays;
+        if is_whole && self.has_ancestors && !linked {
             count_by_target(process, &mut result.launches);
         }
-        result.launches.finish();
         result.externals.finish();
         for (report, more) in process.reports.iter_mut().zip(&self.reports) {
             add_counts(report, more);
         }
-        let sure = linked && process.shown.only.is_none() && !process.has_inside;
-        if !sure {
-            count_no_launch(process);
+        // The table has all calls, and only those.
+        let is_same = is_whole && process.shown.only.is_none() && !process.has_inside;
+        if !(linked && is_same) {
+            no_launch::count(process, is_same.then_some(&result.launches));
+        }
+        if !is_linked {
+            result.launches.forget_strays();
         }
         for report in &mut process.reports {
             report.judge();
@@ -665,22 +725,6 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Notes something of an id, in the pass's own tables or in those that it shares with others.
-#[inline]
-fn note(
-    feeder: &mut Option<Feeder>,
-    (launches, drawn): (&mut LaunchTable, &mut Ids),
-    note: Note,
-    id: u64,
-) {
-    match (feeder, note) {
-        (Some(feeder), _) => feeder.add(note, id),
-        (None, Note::Call) => launches.add_call(id),
-        (None, Note::Work) => launches.add_work(id),
-        (None, Note::Drawn) => drawn.insert(id),
-    }
-}
-
 fn add_counts(report: &mut SessionReport, more: &SessionReport) {
     report.dispatches.recorded += more.dispatches.recorded;
     report.copies.recorded += more.copies.recorded;
@@ -691,30 +735,17 @@ fn add_counts(report: &mut SessionReport, more: &SessionReport) {
     report.flagged.unknown_stream += more.flagged.unknown_stream;
 }
 
-/// Counts work that leads to no recorded call, of any session.
-fn count_no_launch(process: &mut Process<'_>) {
-    let launches = report::launch_ids(process.trace);
-    let mut newest = 0;
-    for entry in process.trace.entries() {
-        let record = entry.record;
-        if report::lacks_launch(&record, &launches)
-            && let Some(at) = process.shown.span_index(record.session(), &mut newest)
-        {
-            process.reports[at].flagged.no_launch += 1;
-        }
-    }
-}
-
 /// Counts device work again, now that all calls are known: some of it leads to a call by its ancestor.
 fn count_by_target(process: &Process<'_>, launches: &mut LaunchTable) {
     launches.forget_work();
     let (shown, mut newest) = (&process.shown, 0);
     for entry in process.trace.entries() {
         let record = entry.record;
-        if matches!(record.kind(), Some(Kind::Dispatch | Kind::Copy))
-            && shown.takes_session(record.session())
-            && shown.hidden(&record, shown.span_index(record.session(), &mut newest)) == 0
-            && let Some(target) = launches.target(record.correlation_id(), || record.ancestor_id())
+        if shown.takes_session(record.session())
+            && shown.is_drawn_work(&record, &mut newest)
+            && let Some(target) = [record.correlation_id(), record.ancestor_id()]
+                .into_iter()
+                .find(|&id| launches.is_noted(id))
         {
             launches.add_work(target);
         }

@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 
 use strandline::record::Kind;
 
+use crate::join::Window;
 use crate::order::{Group, Item, group};
 
 /// Bits of a digit at most: as many buckets as a small cache holds a line of each.
@@ -32,6 +33,8 @@ pub(crate) struct Stretch<'a> {
     mask: u64,
     /// Room for sorting.
     spare: Vec<u64>,
+    /// For each process what its records need to know of launches, where no table has it.
+    windows: Vec<Window>,
 }
 
 impl<'a> Stretch<'a> {
@@ -44,6 +47,18 @@ impl<'a> Stretch<'a> {
             runs: 0,
             mask: 0,
             spare: Vec::new(),
+            windows: Vec::new(),
+        }
+    }
+
+    /// With room for so many records, which is no memory until they are there. What grows instead is moved, and leaves its
+    /// places behind in the allocator: in a pool of each thread, when several fill stretches.
+    pub(crate) fn with_room(records: usize) -> Self {
+        Self {
+            items: Vec::with_capacity(records),
+            words: Vec::with_capacity(records),
+            spare: Vec::with_capacity(records),
+            ..Self::new()
         }
     }
 
@@ -74,6 +89,20 @@ impl<'a> Stretch<'a> {
     /// The records as they were added.
     pub(crate) fn items_mut(&mut self) -> &mut [Item<'a>] {
         &mut self.items
+    }
+
+    /// The records as they were added, and the windows of so many processes.
+    pub(crate) fn items_and_windows(
+        &mut self,
+        processes: usize,
+    ) -> (&mut [Item<'a>], &mut [Window]) {
+        self.windows.resize_with(processes, Window::default);
+        (&mut self.items, &mut self.windows)
+    }
+
+    /// What is known of the launches of each process; none where tables have it.
+    pub(crate) fn windows_mut(&mut self) -> &mut [Window] {
+        &mut self.windows
     }
 
     /// Puts the records into order.

@@ -147,9 +147,10 @@ impl Line {
     /// Bytes that [`Self::again`] copies at most.
     const AGAIN: usize = 24;
 
-    pub(crate) fn new() -> Self {
+    /// With room for so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Self {
         Self {
-            bytes: Vec::new(),
+            bytes: Vec::with_capacity(bytes),
             used: 0,
         }
     }
@@ -453,7 +454,7 @@ mod tests {
 
     #[test]
     fn lines_hold_numbers_and_texts_of_every_length() {
-        let (mut line, mut moments) = (Line::new(), Moments::default());
+        let (mut line, mut moments) = (Line::with_room(0), Moments::default());
         line.begin();
         let mut expected = String::new();
         let mut value = 1u64;
@@ -492,7 +493,7 @@ mod tests {
 
     #[test]
     fn eight_digits_are_those_of_the_number() {
-        let (mut line, mut value) = (Line::new(), 0);
+        let (mut line, mut value) = (Line::with_room(0), 0);
         while value < EIGHT {
             line.begin().number(value);
             assert_eq!(line.as_bytes(), value.to_string().as_bytes());
@@ -503,7 +504,7 @@ mod tests {
 
     #[test]
     fn moments_of_any_order() {
-        let (mut line, mut moments) = (Line::new(), Moments::default());
+        let (mut line, mut moments) = (Line::with_room(0), Moments::default());
         let mut random = 1u64;
         for _ in 0..10_000 {
             random = random

@@ -112,11 +112,20 @@ fn records_that_say_anything_at_all() {
     for seed in 0..120 {
         let trace = random_region(seed).trace();
         let mut first = None;
-        for (batch_records_max, threads) in [(7, 1), (7, 3), (1 << 20, 1)] {
+        let whole = Options::default().table_bytes_max;
+        for (batch_records_max, threads, table_bytes_max) in [
+            (7, 1, whole),
+            (7, 3, whole),
+            (1 << 20, 1, whole),
+            (7, 1, 0),
+            (40, 3, 0),
+            (1 << 20, 1, 0),
+        ] {
             let options = Options {
                 force: true,
                 batch_records_max,
                 threads,
+                table_bytes_max,
                 ..Options::default()
             };
             let path = folder.file("out.json");

@@ -26,29 +26,37 @@ fn files(traces: &[Trace], name: &str, options: &Options<'_>) -> Vec<(String, Ve
 
 fn same_for_any_number_of_threads(traces: &[Trace], part_bytes_max: u64, parts_min: usize) {
     for name in ["out.json", "out.json.gz", "out.pftrace"] {
-        let with = |threads, batch_records_max| {
+        let with = |threads, batch_records_max, table_bytes_max| {
             // Perfetto's format takes about a third of the bytes.
             let share = if name == "out.pftrace" { 3 } else { 1 };
             let options = Options {
                 threads,
                 batch_records_max,
+                table_bytes_max,
                 part_bytes_max: Some(part_bytes_max / share),
                 ..Options::default()
             };
             files(traces, name, &options)
         };
-        let one = with(1, 1 << 20);
+        let whole = Options::default().table_bytes_max;
+        let one = with(1, 1 << 20, whole);
         assert!(one.len() >= parts_min, "{name}: {} parts", one.len());
-        for (threads, batch) in [
-            (1, 5_000),
-            (2, 1 << 20),
-            (3, 5_000),
-            (8, 1_000),
-            (8, 50_000),
+        for (threads, batch, tables) in [
+            (1, 5_000, whole),
+            (2, 1 << 20, whole),
+            (3, 5_000, whole),
+            (8, 1_000, whole),
+            (8, 50_000, whole),
+            // No table of all launches: each stretch looks up its own.
+            (1, 1 << 20, 0),
+            (1, 5_000, 0),
+            (4, 2_000, 0),
+            // Some processes have a table.
+            (2, 5_000, 4_000),
         ] {
             assert!(
-                with(threads, batch) == one,
-                "{name}: {threads} threads, {batch} records"
+                with(threads, batch, tables) == one,
+                "{name}: {threads} threads, {batch} records, tables of {tables} bytes"
             );
         }
     }

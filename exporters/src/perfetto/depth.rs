@@ -19,7 +19,7 @@ impl Perfetto<'_> {
     pub(super) fn issue(&mut self, process: &Process<'_>, item: &Item<'_>, inserts: &mut Inserts) {
         let (index, record, start) = (item.process(), &item.record, item.place.start);
         self.settle_depths(index, start, inserts);
-        if !process.is_drawn(record.dispatch_id()) {
+        if !item.is_drawn {
             return;
         }
         let agent = process

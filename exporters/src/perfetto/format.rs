@@ -222,8 +222,9 @@ impl Packets {
             }
             if host.count > 0 {
                 message(out, field::GPU_CORRELATION, |out| {
+                    let step = crate::join::step(host.first);
                     for at in 0..u64::from(host.count) {
-                        let number = host.first + at * 4;
+                        let number = host.first + at * step;
                         uint(out, 1, texts.event_base.wrapping_add(number));
                     }
                 });

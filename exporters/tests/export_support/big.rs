@@ -45,6 +45,40 @@ impl Counts {
     }
 }
 
+/// What there is to a group of ten records: six calls, of which three launch a kernel, and a mark.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Correlation ids lie so far apart.
+    pub id_step: u64,
+    /// Kernels of each launch: more than one make the group larger.
+    pub kernels: u64,
+    /// Each kernel's issue is recorded too, beside the ten.
+    pub issues: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            id_step: 1,
+            kernels: 1,
+            issues: false,
+        }
+    }
+}
+
+impl Shape {
+    /// What a region of about `records` records has, issues not counted.
+    pub fn counts(self, records: u64) -> Counts {
+        let groups = records / (7 + 3 * self.kernels);
+        Counts {
+            calls: groups * 6,
+            kernels: groups * 3 * self.kernels,
+            marks: groups,
+            arrows: groups * 3 * self.kernels,
+        }
+    }
+}
+
 struct Lane {
     words: Vec<u64>,
     sequence: u32,
@@ -112,6 +146,11 @@ impl Writer {
 /// Writes a region of about `records` records: calls of many threads, kernels of many streams, marks, all at the same
 /// time, each lane in the order of ends as a tracer writes it.
 pub fn write_region(path: &Path, records: u64) -> io::Result<Counts> {
+    write_shape(path, records, Shape::default())
+}
+
+/// As [`write_region`], of another shape.
+pub fn write_shape(path: &Path, records: u64, shape: Shape) -> io::Result<Counts> {
     let mut facts = Builder::new();
     facts.header_mut().vendor = 1;
     facts.gpu(0xa0, 0, "gfx942", "AMD Instinct MI300X");
@@ -133,13 +172,8 @@ pub fn write_region(path: &Path, records: u64) -> io::Result<Counts> {
         realtime_ns: 1_790_000_000_000_000_000,
     });
     facts.session_begin(1, 1_000);
-    let groups = records / 10;
-    let counts = Counts {
-        calls: groups * 6,
-        kernels: groups * 3,
-        marks: groups,
-        arrows: groups * 3,
-    };
+    let counts = shape.counts(records);
+    let groups = counts.marks;
     let work = |count| Work {
         issued: count,
         recorded: count,
@@ -164,7 +198,7 @@ pub fn write_region(path: &Path, records: u64) -> io::Result<Counts> {
     };
 
     // Room for the tables: cells of all lanes, and one segment more for each lane.
-    let cells = counts.records() + counts.kernels;
+    let cells = counts.records() + counts.kernels * if shape.issues { 2 } else { 1 };
     let used = cells.div_ceil(SEGMENT_CELLS as u64 - 1) + LANES as u64 + 8;
     let segments = used * SEGMENT_STRIDE as u64;
     let (old_table, old_segments) = (header.segment_table_offset, header.segments_offset);
@@ -206,7 +240,8 @@ pub fn write_region(path: &Path, records: u64) -> io::Result<Counts> {
         for call in 0..6u64 {
             // Threads take turns, so that the times of all lanes are interleaved.
             let thread = ((group * 7 + call * 11) % HOST_LANES as u64) as u32;
-            let (id, start) = (group * 6 + call + 1, now + call * 310);
+            let id = (group * 6 + call + 1) * shape.id_step;
+            let start = now + call * 310;
             let words = [
                 start,
                 start + 290,
@@ -217,15 +252,22 @@ pub fn write_region(path: &Path, records: u64) -> io::Result<Counts> {
                 pair(1, 5_000 + thread),
             ];
             out.put(thread as usize, Kind::Api, &words)?;
-            if call % 2 == 0 {
+            let launched = if call % 2 == 0 { shape.kernels } else { 0 };
+            for kernel in 0..launched {
                 let stream = (group + call) % DEVICE_LANES as u64;
-                let start = start + 4_000;
+                let dispatch = (group * 3 + call / 2) * shape.kernels + kernel + 1;
+                if shape.issues {
+                    let place = pair(1 + stream as u32, 5_000 + thread);
+                    let words = [start + 100, dispatch, id, 0, 1, 1 + stream % 4, place];
+                    out.put(thread as usize, Kind::Enqueue, &words)?;
+                }
+                let start = start + 4_000 + kernel * 1_510;
                 let words = [
                     start,
                     start + 1_500,
                     id,
                     0,
-                    group * 3 + call / 2 + 1,
+                    dispatch,
                     1 + (group + call) % KERNELS,
                     0,
                     0xa0,

@@ -31,7 +31,6 @@ use args::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    return_freed_memory();
     let command = Cli::parse().command;
     let result = failure::guard("running the command", || match command {
         Command::Record(args) => record::run(&args),
@@ -52,17 +51,6 @@ fn main() -> ExitCode {
             }
             ExitCode::from(code)
         }
-    }
-}
-
-/// Has the allocator give large blocks back as soon as they are freed. By itself it keeps them once some were freed, a pool for
-/// each thread: an export whose ids reach 268 M had 462 MiB with 16 threads then, and has 252. Only in the command: the
-/// setting is the whole process's, and a library's process is its host's.
-fn return_freed_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: sets one number of the allocator; nothing else runs yet.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
     }
 }
 
