@@ -45,6 +45,7 @@ fi
 "$bench" append --json --seconds "${SECONDS_A_ROW:-0.15}" >"$out/append.jsonl" 2>"$out/append.log" || true
 cat "$out/append.log"
 "$bench" table "$out/append.jsonl" | tee "$out/table.txt"
+"$bench" readings | tee "$out/readings.txt"
 "$bench" export --json >"$out/export.jsonl" 2>"$out/export.log" || cat "$out/export.log"
 cat "$out/export.jsonl"
 echo "took $((SECONDS - began)) s"

@@ -23,7 +23,7 @@ pub struct Arguments {
     pub words: Vec<String>,
 }
 
-const USAGE: &str = "usage: strandline-benches append|instructions|export [--json] [--quick] [--producers 1,2,15] \
+const USAGE: &str = "usage: strandline-benches append|instructions|readings|export [--json] [--quick] [--producers 1,2,15] \
     [--seconds 0.1] [--repetitions 5] [--peers strandline,rtrb] [--events 1000000]";
 
 impl Arguments {

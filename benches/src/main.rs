@@ -4,6 +4,7 @@
 //! strandline-benches append [--json] [--producers LIST] [--seconds S] [--quick] [--peers LIST]
 //! strandline-benches table FILE            the table of what append --json wrote
 //! strandline-benches instructions [--json]
+//! strandline-benches readings [--json]     what readings of the clock hide: where the limits come from
 //! strandline-benches export [--json] [--events N] [--quick]
 //! ```
 //!
@@ -26,6 +27,7 @@ mod instructions;
 mod lttng;
 mod ours;
 mod queues;
+mod readings;
 mod region_reader;
 mod tracers;
 #[cfg(feature = "tracy")]
@@ -52,9 +54,12 @@ fn main() -> ExitCode {
         "append-child" => append::child(&arguments),
         "instructions" => instructions::run(&arguments),
         "instructions-child" => instructions::child(&arguments),
+        "readings" => readings::run(&arguments),
         "export" => export::run(&arguments),
         "export-child" => export::child(&arguments),
-        other => Err(format!("{other}: expected append, instructions or export")),
+        other => Err(format!(
+            "{other}: expected append, instructions, readings or export"
+        )),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
