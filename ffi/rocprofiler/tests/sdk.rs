@@ -425,7 +425,7 @@ fn many_threads_share_few_lanes() {
 
 // Acceptance g: the hot path.
 
-/// No allocation, lock or loader call in any callback, of the first or of later calls of a thread; and the check fires.
+/// case B37. No allocation, lock or loader call in any callback, of the first or of later calls of a thread; and the check fires.
 #[test]
 fn callbacks_neither_allocate_nor_lock_nor_call_the_loader() {
     let Some(pieces) = pieces() else { return };

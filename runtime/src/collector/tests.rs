@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU32;
 
 use super::*;
 use crate::control::Control;
-use crate::events::{DispatchDone, DispatchIssue, Ids};
-use crate::record::{Kind, Records};
+use crate::events::{DispatchDone, DispatchIssue, Ids, Operation};
+use crate::record::{Kind, Records, domain};
 use crate::report;
 use crate::runtime::Vendor;
 use crate::session_end::{Proof, Verdict};
@@ -25,6 +25,13 @@ fn name() -> PathBuf {
 
 /// A runtime of stream mode with 2 MiB; the folder holds all its files.
 fn runtime(collector: Collector) -> (&'static Runtime, PathBuf) {
+    runtime_with(collector, |_| ())
+}
+
+fn runtime_with(
+    collector: Collector,
+    change: impl FnOnce(&mut Settings),
+) -> (&'static Runtime, PathBuf) {
     let folder = name();
     let mut settings = Settings::from_lookup(|_| None).unwrap();
     settings.dir = folder.clone();
@@ -33,6 +40,7 @@ fn runtime(collector: Collector) -> (&'static Runtime, PathBuf) {
     settings.collector = collector;
     settings.budget_bytes = 2 << 20;
     settings.lane_count = 8;
+    change(&mut settings);
     let control = Box::leak(Box::new(Control::new()));
     let runtime = Runtime::make(settings, &Vendor::default(), control).unwrap();
     (runtime, folder)
@@ -94,6 +102,67 @@ fn the_host_gets_each_record_once_and_in_order_though_many_times_the_budget_come
     let seen = seen.into_values().next().unwrap();
     assert_counted(&seen, next);
     assert!(runtime.collected_segments() > 32, "more than there are");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn case_b10_each_pair_of_eight_writers_comes_once_while_another_thread_takes_them() {
+    const WRITERS: u64 = 8;
+    const PAIRS: u64 = 20_000;
+    let (runtime, folder) = runtime_with(Collector::Host, |settings| {
+        // Room for all of them: it is not about losses here.
+        settings.budget_bytes = 64 << 20;
+        settings.prefault = true;
+        settings.lane_count = 16;
+    });
+    let session = runtime.session_open().unwrap();
+    let mut seen: HashMap<u64, u32> = HashMap::new();
+    let mut take = |collected: &Collected<'_>| {
+        for record in Records::new(collected.words).map(|record| record.expect("whole")) {
+            if record.kind() == Some(Kind::Api) {
+                // The pair is matched: its begin is that of this very call, which named its id as the operation as well.
+                let id = record.word(3);
+                assert_eq!(
+                    record.word(5) & 0xffff,
+                    id & 0xffff,
+                    "another call's record"
+                );
+                assert!(record.word(1) <= record.word(2), "it ends before it begins");
+                *seen.entry(id).or_default() += 1;
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                scope.spawn(move || {
+                    for pair in 0..PAIRS {
+                        let correlation = writer * PAIRS + pair + 1;
+                        let operation = Operation {
+                            domain: domain::RUNTIME,
+                            number: correlation as u16,
+                        };
+                        let ids = Ids {
+                            correlation,
+                            ..Ids::default()
+                        };
+                        let token = runtime.api_enter(operation, ids, 0);
+                        runtime.api_exit(token, operation, ids, 0, None);
+                    }
+                })
+            })
+            .collect();
+        while !writers.iter().all(|writer| writer.is_finished()) {
+            runtime.collect_all(&mut take).unwrap();
+        }
+    });
+    let end = runtime.session_stop(session, LONG, None).unwrap();
+    runtime.collect_all(&mut take).unwrap();
+    assert_eq!(end.lost.total(), 0);
+    assert_eq!(seen.len() as u64, WRITERS * PAIRS);
+    let twice = seen.iter().find(|(_, count)| **count != 1);
+    assert_eq!(twice, None, "id and how often it came");
     std::fs::remove_dir_all(folder).unwrap();
 }
 

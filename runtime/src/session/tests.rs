@@ -164,6 +164,24 @@ fn a_session_with_all_its_pairs_is_complete_and_reads_back() {
 }
 
 #[test]
+fn case_b02_a_stop_hands_out_a_segment_with_one_record() {
+    let runtime = runtime();
+    let session = runtime.session_open().unwrap();
+    let token = issue(runtime, 1);
+    done(runtime, token, 1);
+    let end = runtime.session_stop(session, LONG, None).unwrap();
+    assert_eq!(
+        (end.verdict, end.dispatches.recorded),
+        (Verdict::Complete, 1)
+    );
+    let trace = runtime.trace().unwrap();
+    let dispatches = trace.entries().map(|entry| entry.record);
+    let dispatches = dispatches.filter(|record| record.kind() == Some(Kind::Dispatch));
+    let ids = dispatches.map(|record| record.word(5));
+    assert_eq!(ids.collect::<Vec<_>>(), [1]);
+}
+
+#[test]
 fn work_outside_a_session_leaves_no_trace() {
     let runtime = runtime();
     assert!(runtime.api_enter(LAUNCH, Ids::default(), 0).is_none());
