@@ -353,7 +353,11 @@ pub(crate) fn scan<'a>(process: &mut Process<'a>, settings: Settings) -> Result<
     let mut sharing = None;
     let (mut whole, bounds) = if settings.threads <= 1 {
         let mut pass = new_pass(Tally::own(counted, &budget));
-        let bounds = pass.take_runs(&process.shown, 0..runs, |item| held.add(item));
+        let bounds = pass.take_runs(&process.shown, 0..runs, |item| {
+            if held.all.is_some() {
+                held.add(item);
+            }
+        });
         (pass, bounds)
     } else {
         let shown = &process.shown;

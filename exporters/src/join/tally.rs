@@ -49,7 +49,7 @@ enum Sink {
 #[derive(Debug)]
 pub(crate) struct Tally {
     sink: Sink,
-    /// Ids that were noted and not yet handed on: their group, and a bit each.
+    /// Ids that were noted and not yet handed on: their group, and a bit each. Calls are, one by one, where nobody shares.
     calls: (u64, u64),
     drawn: (u64, u64),
     /// The newest id that work leads to, and how much in a row.
@@ -83,6 +83,12 @@ impl Tally {
     #[inline]
     pub(crate) fn call(&mut self, id: u64) {
         let group = id / GROUP_IDS;
+        if let Sink::Own(pages, _) = &mut self.sink {
+            if id != 0 {
+                pages.add_calls(group, bit(id));
+            }
+            return;
+        }
         if group != self.calls.0 {
             self.give_calls();
             self.calls = (group, 0);
@@ -129,9 +135,9 @@ impl Tally {
         let known = if group == 0 { bits & !1 } else { bits };
         match &mut self.sink {
             _ if known == 0 => {}
-            Sink::Own(pages, _) => pages.add_calls(group, known),
             Sink::Shared(feeder) => feeder.add(Note::Calls(group, known)),
-            Sink::Nowhere => {}
+            // Its own tables have them already.
+            Sink::Own(..) | Sink::Nowhere => {}
         }
     }
 
