@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        for how in [0u8, 8, 16, 32, 48, 80] {
+        for how in [0u8, 8, 16, 32, 48, 80, 128, 144, 160] {
             let mut seed = vec![how];
             seed.extend_from_slice(&packed);
             std::fs::write(Path::new(&folder).join(format!("{stem}-{how}")), &seed)?;

@@ -8,6 +8,6 @@ use strandline_fuzz::{Input, check};
 
 fuzz_target!(|data: &[u8]| {
     if let Some(input) = Input::new(data) {
-        check::export(&input, Format::Json, check::json);
+        check::keeps(&input, Format::Json, check::json);
     }
 });

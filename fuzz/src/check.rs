@@ -1,14 +1,14 @@
-//! What an export must keep, whatever the region says: its readers take the file, and it does not depend on how many
-//! records were held at once.
+//! What an export must keep, whatever the region says: its readers take the file, it does not depend on how many records
+//! were held at once, and parts hold what one file does.
 
 use serde::de::IgnoredAny;
 use strandline::Trace;
-use strandline_exporters::{ExportError, ExportReport, Format, Options, export_to};
+use strandline_exporters::{ExportError, ExportReport, Format, Options, export, export_to};
 
 use crate::Input;
 
 /// Exports the input and checks the bytes with `sound`.
-pub fn export(input: &Input, format: Format, sound: fn(&[u8], &ExportReport)) {
+pub fn keeps(input: &Input, format: Format, sound: fn(&[u8], &ExportReport)) {
     let traces = input.traces();
     if traces.is_empty() {
         return;
@@ -32,6 +32,66 @@ pub fn export(input: &Input, format: Format, sound: fn(&[u8], &ExportReport)) {
         assert!(bytes == again, "stretches of 7 records give other bytes");
         assert_eq!(report, report_again);
     }
+    if input.parts {
+        in_parts(&traces, format, &options, &report, sound);
+    }
+}
+
+/// Exports in parts of a third of the whole, or as small as is allowed: each is a file that readers take, and together
+/// they hold as much.
+fn in_parts(
+    traces: &[Trace],
+    format: Format,
+    options: &Options<'_>,
+    whole: &ExportReport,
+    sound: fn(&[u8], &ExportReport),
+) {
+    let extension = match format {
+        Format::Json => "json",
+        _ => "pftrace",
+    };
+    let folder = std::env::temp_dir().join(format!("strandline-fuzz-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the parts");
+    let path = folder.join("parts").with_extension(extension);
+    let mut limit = whole.bytes / 3 + 1;
+    while limit < whole.bytes {
+        let options = Options {
+            part_bytes_max: Some(limit),
+            ..*options
+        };
+        match export(traces, &path, &options) {
+            Ok(report) => return check_parts(report, limit, whole, sound),
+            // What each part repeats may take half of it.
+            Err(ExportError::PartSize { needed, .. }) => {
+                let left = std::fs::read_dir(&folder).expect("the folder").count();
+                assert_eq!(left, 0, "a refused export leaves files");
+                limit = (limit + limit / 8).max(2 * needed);
+            }
+            Err(error) => panic!("exporting in parts: {error}"),
+        }
+    }
+}
+
+fn check_parts(
+    mut report: ExportReport,
+    limit: u64,
+    whole: &ExportReport,
+    sound: fn(&[u8], &ExportReport),
+) {
+    for file in std::mem::take(&mut report.files) {
+        let bytes = std::fs::read(&file).expect("the part");
+        std::fs::remove_file(&file).expect("the part");
+        assert!(bytes.len() as u64 <= limit, "{} bytes", bytes.len());
+        let alone = ExportReport {
+            bytes: bytes.len() as u64,
+            ..ExportReport::default()
+        };
+        sound(&bytes, &alone);
+    }
+    assert_eq!(report.arrows + report.cut_arrows, whole.arrows);
+    report.arrows = whole.arrows;
+    (report.cut_arrows, report.cut_waits, report.bytes) = (0, 0, whole.bytes);
+    assert_eq!(&report, whole, "the parts together, and one file");
 }
 
 fn bytes_of(

@@ -11,6 +11,7 @@
 //! | 4 | hold 7 records at most, and compare with an export that holds all |
 //! | 5 | a second, sound process beside it |
 //! | 6 | with bit 4: on three threads |
+//! | 7 | also in parts: a third of the whole each, or as small as what each part repeats allows |
 //!
 //! A change is 12 bytes: which word (u32), what to do (u8), unused (u8 × 3 become the low half of) the value (u32).
 
@@ -43,6 +44,8 @@ pub struct Input {
     pub several: bool,
     /// Threads of that export.
     pub threads: usize,
+    /// Also in parts.
+    pub parts: bool,
 }
 
 impl Input {
@@ -63,6 +66,7 @@ impl Input {
             small: how & 16 != 0,
             several: how & 32 != 0,
             threads: if how & 64 != 0 { 3 } else { 1 },
+            parts: how & 128 != 0,
         })
     }
 
