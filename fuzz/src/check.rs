@@ -1,5 +1,5 @@
 //! What an export must keep, whatever the region says: its readers take the file, it does not depend on how many records
-//! were held at once, and parts hold what one file does.
+//! were held at once nor on whether tables of its ids had room, and parts hold what one file does.
 
 use serde::de::IgnoredAny;
 use strandline::Trace;
@@ -22,15 +22,21 @@ pub fn keeps(input: &Input, format: Format, sound: fn(&[u8], &ExportReport)) {
     };
     sound(&bytes, &report);
     if input.small {
-        let small = Options {
-            batch_records_max: 7,
-            threads: input.threads,
-            ..options
-        };
-        let (again, report_again) =
-            bytes_of(&traces, format, &small).expect("it could be exported before");
-        assert!(bytes == again, "stretches of 7 records give other bytes");
-        assert_eq!(report, report_again);
+        for table_bytes_max in [options.table_bytes_max, 0] {
+            let small = Options {
+                batch_records_max: 7,
+                threads: input.threads,
+                table_bytes_max,
+                ..options
+            };
+            let (again, report_again) =
+                bytes_of(&traces, format, &small).expect("it could be exported before");
+            assert!(
+                bytes == again,
+                "stretches of 7 records, tables of {table_bytes_max} bytes give other bytes"
+            );
+            assert_eq!(report, report_again);
+        }
     }
     if input.parts {
         in_parts(&traces, format, &options, &report, sound);
