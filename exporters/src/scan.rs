@@ -309,7 +309,10 @@ pub(crate) fn on_threads<T: Send>(
     count: usize,
     take: impl Fn(Range<usize>) -> T + Sync,
 ) -> Vec<T> {
-    let each = count.div_ceil(threads.max(1)).max(1);
+    if threads <= 1 {
+        return vec![take(0..count)];
+    }
+    let each = count.div_ceil(threads).max(1);
     let take = &take;
     std::thread::scope(|scope| {
         let started: Vec<_> = (0..threads)

@@ -49,7 +49,7 @@ fn same_for_any_number_of_threads(traces: &[Trace], part_bytes_max: u64, parts_m
             (8, 50_000, whole),
             // No table of all launches: each stretch looks up its own.
             (1, 1 << 20, 0),
-            (1, 5_000, 0),
+            (0, 5_000, 0),
             (4, 2_000, 0),
             // Some processes have a table.
             (2, 5_000, 4_000),
