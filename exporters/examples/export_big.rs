@@ -12,7 +12,7 @@
 //! phase. The region stays. Where FOLDER is in memory (tmpfs), no disk is measured.
 //!
 //! SHAPE is `9` for correlation ids that lie nine apart, `9,4` for four kernels a launch besides, `1,4,issues` for issues
-//! besides. TABLES is what the tables of ids may have, bytes. The allocator is left as it is: what is measured holds in a host's process.
+//! besides, `1,2,none,3` for three external ids of each call. TABLES is what the tables of ids may have, bytes. The allocator is left as it is: what is measured holds in a host's process.
 
 #[path = "../tests/export_support/big.rs"]
 mod big;
@@ -226,6 +226,7 @@ fn shape_of(text: &str) -> big::Shape {
         id_step: number(),
         kernels: number(),
         issues: parts.next() == Some("issues"),
+        externals: (parts.next()).map_or(0, |part| part.parse().expect("a number")),
     }
 }
 

@@ -162,7 +162,7 @@ pub(crate) struct Process<'a> {
     pub(crate) operations: Vec<Operation>,
     operation_of: IdMap<u32, u32>,
     pub(crate) launches: LaunchTable,
-    /// External ids of the domains from 1 up.
+    /// External ids of the domains from 1 up; none where each stretch has its own.
     pub(crate) externals: Externals,
     /// Calls and ranges that never ended, as records.
     pub(crate) open: Vec<Vec<u64>>,
@@ -864,7 +864,8 @@ impl<'a> Process<'a> {
 
     /// Memory that the tables of ids have, bytes.
     pub(crate) fn table_bytes(&self) -> u64 {
-        self.launches.bytes() + self.drawn.as_ref().map_or(0, Drawn::bytes)
+        let drawn = self.drawn.as_ref().map_or(0, Drawn::bytes);
+        self.launches.bytes() + drawn + self.externals.bytes()
     }
 
     /// Index of a stream that drawn work runs on, by the record that issued it.

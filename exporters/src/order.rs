@@ -12,10 +12,12 @@
 //! The order is total over the records' content: time, host before device, outer before inner, then every word. Records
 //! that are equal in all that are the same record twice.
 
+use strandline::embed::EXTERNAL_DOMAINS;
 use strandline::record::{Kind, Record};
 
 use crate::clock::Clock;
 use crate::export::{ExportError, Options, Progress};
+use crate::external::{EXTERNAL_BYTES, Externals};
 use crate::join::Drawn;
 use crate::model::{Model, Process, stream_key};
 use crate::phases::{Phases, Watch};
@@ -136,6 +138,8 @@ pub(crate) const ROOM_BYTES: u64 = MEMORY_BYTES - OTHER_BYTES;
 pub(crate) const RECORD_BYTES: u64 = 96;
 /// What it has more where each stretch has what it needs to know of launches: two ids at most, 24 bytes each.
 const WINDOW_BYTES: u64 = 64;
+/// External ids of a record then: one in each domain that is no field of the record itself.
+const WINDOW_EXTERNALS: u64 = EXTERNAL_DOMAINS as u64 - 1;
 /// Fewer than this are not put into order at once, however large the tables are.
 const BATCH_RECORDS_MIN: usize = 1 << 16;
 
@@ -144,8 +148,18 @@ const BATCH_RECORDS_MIN: usize = 1 << 16;
 pub(crate) fn batch_records(model: &Model<'_>, options: &Options<'_>) -> usize {
     let processes = &model.processes;
     let tables = processes.iter().map(Process::table_bytes).sum();
-    let has_windows = processes.iter().any(|process| process.windows.is_some());
-    let each = RECORD_BYTES + if has_windows { WINDOW_BYTES } else { 0 };
+    let windows = || {
+        processes
+            .iter()
+            .filter_map(|process| process.windows.as_ref())
+    };
+    let mut each = RECORD_BYTES;
+    if windows().next().is_some() {
+        each += WINDOW_BYTES;
+    }
+    if windows().any(Windows::have_externals) {
+        each += WINDOW_EXTERNALS * EXTERNAL_BYTES;
+    }
     within(options.batch_records_max, tables, each)
 }
 
@@ -263,13 +277,19 @@ fn fill<'a>(sources: &'a [Source<'_>], stretch: (u64, Option<u64>), filled: &mut
 
 /// What the records of a stretch that begins at `from` need to know of launches, where no table has it.
 fn look_up(sources: &[Source<'_>], from: u64, filled: &mut Stretch<'_>) {
+    let mut externals = Vec::new();
     for source in sources {
         if let Some(windows) = &source.windows {
             let (items, found) = filled.items_and_windows(sources.len());
             let (index, found) = (source.index, &mut found[source.index]);
             windows.fill(&source.shown, &source.open, from, items, index, found);
+            if windows.have_externals() {
+                externals.resize_with(sources.len(), Externals::default);
+                externals[index] = windows.externals(&source.shown, found);
+            }
         }
     }
+    filled.set_externals(externals);
 }
 
 impl Source<'_> {

@@ -11,9 +11,10 @@
 //! Memory: the stretches (see [`crate::order`]) and about two chunks of [`CHUNK_BYTES`] for each thread.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::export::ExportError;
+use crate::external::Externals;
 use crate::join::LaunchTable;
 use crate::model::Process;
 use crate::order::Item;
@@ -109,6 +110,8 @@ pub(crate) struct Chunk<'a, D> {
     pub(crate) bytes: Line,
     /// Where each record's event ends in it.
     pub(crate) borders: Vec<usize>,
+    /// External ids of the stretch that the records are of, for each process; none where one list has them all.
+    externals: Arc<Vec<Externals>>,
 }
 
 impl<D> Chunk<'_, D> {
@@ -120,6 +123,7 @@ impl<D> Chunk<'_, D> {
             inserts: Inserts::default(),
             bytes: Line::with_room(bytes),
             borders: Vec::new(),
+            externals: Arc::default(),
         }
     }
 
@@ -167,6 +171,7 @@ pub(crate) trait Formatter {
     fn format(
         &mut self,
         process: &Process<'_>,
+        externals: &Externals,
         item: &Item<'_>,
         decision: Self::Decision,
         out: &mut Line,
@@ -247,6 +252,7 @@ fn format<F: Formatter<Decision: Copy>>(
         inserts,
         bytes,
         borders,
+        externals,
     } = chunk;
     bytes.begin();
     borders.clear();
@@ -265,7 +271,9 @@ fn format<F: Formatter<Decision: Copy>>(
         while let Some(insert) = inserts.next_if(|insert| insert.before == at) {
             add(insert, bytes);
         }
-        formatter.format(&processes[item.process()], item, decision, bytes);
+        let process = &processes[item.process()];
+        let externals = externals.get(item.process()).unwrap_or(&process.externals);
+        formatter.format(process, externals, item, decision, bytes);
         borders.push(bytes.place());
     }
     for insert in inserts {
@@ -307,6 +315,7 @@ impl<'a, W: Writer> Alone<'a, W> {
         while from < stretch.len() {
             let to = stretch.len().min(from + self.sizes.chunk_records());
             stretch.gather(from..to, &mut chunk.items);
+            chunk.externals = stretch.externals().clone();
             decide(writer, processes, chunk);
             self.phases.deciding += watch.lap();
             format(&mut self.formatter, processes, chunk);
@@ -544,6 +553,8 @@ fn lead<'a, W: Writer>(
             writer.stitch(&mut job.chunk)?;
             own_phases.stitching += watch.lap();
             tell(records as u64, writer);
+            // Others of its stretch may be on their way; a chunk that waits for its next records keeps none.
+            job.chunk.externals = Arc::default();
             spare.push(job.chunk);
             board = desk.lock();
             continue;
@@ -573,6 +584,7 @@ fn lead<'a, W: Writer>(
                 });
                 watch.lap();
                 picked.gather(range, &mut chunk.items);
+                chunk.externals = picked.externals().clone();
                 decide(writer, processes, &mut chunk);
                 own_phases.deciding += watch.lap();
                 board = desk.lock();

@@ -15,7 +15,7 @@ use strandline::record::{Kind, Record, flag};
 use strandline::report::{SessionReport, device_flags};
 
 use crate::clock::Clock;
-use crate::external::Externals;
+use crate::external::{self, Externals};
 use crate::join::{Budget, Drawn, Feeder, IdMap, LaunchTable, Shards, Tally};
 use crate::model::{Process, stream_key};
 use crate::no_launch;
@@ -339,7 +339,7 @@ pub(crate) fn scan<'a>(process: &mut Process<'a>, settings: Settings) -> Result<
     let trace = process.trace;
     let step = (settings.room as u64 / 64).clamp(1, SAMPLE_STEP_MAX);
     let budget = Budget::new(settings.table_bytes);
-    let new_pass = |tally| Pass::new(&process.shown, &process.reports, step, tally);
+    let new_pass = |tally| Pass::new(&process.shown, &process.reports, step, tally, &budget);
     // Outputs that show what is issued are those that number work.
     let counted = process.shown.wants_issues;
     let runs = trace.runs();
@@ -388,6 +388,7 @@ pub(crate) fn scan<'a>(process: &mut Process<'a>, settings: Settings) -> Result<
     if budget.is_spent() {
         // Too many ids: each stretch looks up its own instead.
         drop(tables);
+        whole.result.externals = Externals::default();
         let windows = Windows::new(&process.shown, whole.has_ancestors, settings.threads);
         whole.result.windows = Some(windows);
     } else if let Some((launches, drawn)) = tables {
@@ -444,6 +445,7 @@ impl<'a> Held<'a, '_> {
 struct Pass<'a> {
     result: Result<'a>,
     tally: Tally,
+    budget: Budget,
     reports: Vec<SessionReport>,
     spans: Vec<Span>,
     clock: Clock<'a>,
@@ -460,7 +462,13 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn new(shown: &Shown<'a>, reports: &[SessionReport], step: u64, tally: Tally) -> Self {
+    fn new(
+        shown: &Shown<'a>,
+        reports: &[SessionReport],
+        step: u64,
+        tally: Tally,
+        budget: &Budget,
+    ) -> Self {
         // Only what the records add, to be put together later.
         let reports = reports.iter().map(|report| SessionReport {
             id: report.id,
@@ -471,6 +479,7 @@ impl<'a> Pass<'a> {
         Self {
             result: Result::default(),
             tally,
+            budget: budget.clone(),
             reports: reports.collect(),
             spans: shown.spans.clone(),
             clock: Clock::new(shown.trace.clock()),
@@ -587,8 +596,8 @@ impl<'a> Pass<'a> {
         let scan = &mut result.scan;
         let Some((_, host)) = order::group(kind) else {
             scan.has_issues |= kind == Kind::CopyIssue;
-            if kind == Kind::External {
-                result.externals.add(record);
+            if kind == Kind::External && external::is_shown(record) {
+                result.externals.add_within(record, &self.budget);
             }
             return None;
         };

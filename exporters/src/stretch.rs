@@ -5,9 +5,11 @@
 //! Only records that start at the same moment are compared. They are then gathered in order, chunk after chunk.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use strandline::record::Kind;
 
+use crate::external::Externals;
 use crate::join::Window;
 use crate::order::{Group, Item, group};
 
@@ -35,6 +37,8 @@ pub(crate) struct Stretch<'a> {
     spare: Vec<u64>,
     /// For each process what its records need to know of launches, where no table has it.
     windows: Vec<Window>,
+    /// For each process the external ids of its records, likewise.
+    externals: Arc<Vec<Externals>>,
 }
 
 impl<'a> Stretch<'a> {
@@ -48,6 +52,7 @@ impl<'a> Stretch<'a> {
             mask: 0,
             spare: Vec::new(),
             windows: Vec::new(),
+            externals: Arc::default(),
         }
     }
 
@@ -103,6 +108,16 @@ impl<'a> Stretch<'a> {
     /// What is known of the launches of each process; none where tables have it.
     pub(crate) fn windows_mut(&mut self) -> &mut [Window] {
         &mut self.windows
+    }
+
+    /// Sets the external ids of each process.
+    pub(crate) fn set_externals(&mut self, externals: Vec<Externals>) {
+        self.externals = Arc::new(externals);
+    }
+
+    /// The external ids of each process; none where one list has them all.
+    pub(crate) fn externals(&self) -> &Arc<Vec<Externals>> {
+        &self.externals
     }
 
     /// Puts the records into order.

@@ -12,6 +12,7 @@ use std::ops::Range;
 use strandline::record::{Kind, Record};
 
 use crate::clock::Clock;
+use crate::external::{self, Externals};
 use crate::join::{Sorted, Window};
 use crate::order::Item;
 use crate::scan::{Shown, on_threads};
@@ -45,6 +46,8 @@ struct Bounds {
     /// What work may lead to.
     targets: Span,
     dispatches: Span,
+    /// Calls that external ids name.
+    externals: Span,
 }
 
 /// Makes the windows of a process.
@@ -55,6 +58,7 @@ pub(crate) struct Windows {
     runs_each: usize,
     /// True when some work may lead to its ancestor.
     has_ancestors: bool,
+    have_externals: bool,
 }
 
 /// Work whose own id may have a call: the place of its ancestor in the window, and whether it is earlier than the stretch.
@@ -69,11 +73,37 @@ impl Windows {
             let bounds = |group: usize| bounds_of(shown, group * runs_each, runs_each);
             groups.map(bounds).collect::<Vec<_>>()
         });
+        let bounds = parts.concat();
         Self {
-            bounds: parts.concat(),
+            have_externals: (bounds.iter()).any(|bounds| bounds.externals.1 != 0),
+            bounds,
             runs_each,
             has_ancestors,
         }
+    }
+
+    /// True when there are external ids.
+    pub(crate) fn have_externals(&self) -> bool {
+        self.have_externals
+    }
+
+    /// External ids of the calls in a window, and of those that its work leads to.
+    pub(crate) fn externals(&self, shown: &Shown<'_>, window: &Window) -> Externals {
+        let mut externals = Externals::default();
+        let ids = window.ids();
+        if let Some(range) = ids.bounds() {
+            let has = |bounds: &Bounds| bounds.externals.overlaps(range);
+            self.records(shown, has, |record| {
+                if record.kind() == Some(Kind::External)
+                    && external::is_shown(record)
+                    && ids.find(record.correlation_id()).is_some()
+                {
+                    externals.add(record);
+                }
+            });
+        }
+        externals.finish();
+        externals
     }
 
     /// All records of groups that may have what is asked for.
@@ -264,6 +294,7 @@ fn bounds_of(shown: &Shown<'_>, from: usize, runs: usize) -> Bounds {
         calls: Span::EMPTY,
         targets: Span::EMPTY,
         dispatches: Span::EMPTY,
+        externals: Span::EMPTY,
     };
     (shown.trace.entries_of(range(shown, from, runs))).for_each(|entry| {
         let record = entry.record;
@@ -277,6 +308,9 @@ fn bounds_of(shown: &Shown<'_>, from: usize, runs: usize) -> Bounds {
                 if kind == Kind::Dispatch {
                     bounds.dispatches.add(record.dispatch_id());
                 }
+            }
+            Some(Kind::External) if external::is_shown(&record) => {
+                bounds.externals.add(record.correlation_id());
             }
             _ => {}
         }

@@ -93,26 +93,43 @@ fn one_export() {
         let report = export_to(&traces, format, &mut sum, &options).unwrap();
         (arrows, calls) = (report.arrows, report.calls);
     });
-    let written = SHAPE.counts(RECORDS);
+    let written = FAR.counts(RECORDS);
     assert_eq!((arrows, calls), (written.arrows, written.calls));
     println!("\npeak {peak} {} {}", sum.0, sum.1);
 }
 
 const RECORDS: u64 = 2_200_000;
 /// Each id is alone in its page of the table, which takes 200 bytes and more.
-const SHAPE: big::Shape = big::Shape {
+const FAR: big::Shape = big::Shape {
     id_step: 5_000,
     kernels: 2,
     issues: true,
+    externals: 0,
+};
+/// Twelve records of external ids for each call, 12 M together: a list of all takes 290 MB and more.
+const EXTERNALS: big::Shape = big::Shape {
+    id_step: 1,
+    kernels: 2,
+    issues: false,
+    externals: 12,
 };
 
 #[test]
 fn an_export_stays_below_256_mib_where_its_tables_would_not() {
-    let folder = std::env::temp_dir().join(format!("strandline-memory-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let folder = Folder(folder);
-    let region = folder.0.join("far.slt");
-    big::write_shape(&region, RECORDS, SHAPE).unwrap();
+    stays_below("far", FAR);
+}
+
+#[test]
+fn an_export_stays_below_256_mib_where_a_list_of_external_ids_would_not() {
+    stays_below("externals", EXTERNALS);
+}
+
+fn stays_below(what: &str, shape: big::Shape) {
+    let folder = format!("strandline-memory-{what}-{}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(folder));
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let region = folder.0.join("region.slt");
+    big::write_shape(&region, RECORDS, shape).unwrap();
     for format in ["json", "perfetto"] {
         let mut first = None;
         for threads in [1, 16] {
@@ -126,10 +143,10 @@ fn an_export_stays_below_256_mib_where_its_tables_would_not() {
             let line = text.lines().find_map(|line| line.strip_prefix("peak "));
             let (peak, sum) = line.unwrap().split_once(' ').unwrap();
             let peak_mib = peak.parse::<u64>().unwrap() >> 20;
-            println!("{format}, {threads} threads: {peak_mib} MiB");
+            println!("{what}, {format}, {threads} threads: {peak_mib} MiB");
             assert!(
                 peak_mib < 256,
-                "{format}, {threads} threads: {peak_mib} MiB"
+                "{what}, {format}, {threads} threads: {peak_mib} MiB"
             );
             assert_eq!(*first.get_or_insert(sum.to_owned()), sum);
         }

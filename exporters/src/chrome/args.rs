@@ -2,13 +2,14 @@
 
 use strandline::record::{Kind, Record, api_arg, high, low};
 
+use crate::external::Externals;
 use crate::model::Process;
 use crate::text::{Line, push_hex, push_i64, push_u64};
 
 /// External ids of the domains that kineto's dialect has no name for.
 #[inline]
-pub(super) fn external_args(block: &mut Vec<u8>, process: &Process<'_>, correlation_id: u64) {
-    for (domain, id) in process.externals.of(correlation_id) {
+pub(super) fn external_args(block: &mut Vec<u8>, externals: &Externals, correlation_id: u64) {
+    for (domain, id) in externals.of(correlation_id) {
         block.extend_from_slice(b",\"External id (domain ");
         push_u64(block, domain.into());
         block.extend_from_slice(b")\":");

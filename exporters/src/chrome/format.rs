@@ -4,6 +4,7 @@ use std::io::Write;
 
 use strandline::record::{Kind, Record, api_arg};
 
+use crate::external::Externals;
 use crate::model::{Process, copy_names};
 use crate::order::Item;
 use crate::pipeline::Formatter;
@@ -39,6 +40,7 @@ impl Events {
     fn call(
         &mut self,
         process: &Process<'_>,
+        externals: &Externals,
         item: &Item<'_>,
         decision: Decision,
         line: &mut Line,
@@ -59,20 +61,16 @@ impl Events {
         let correlation = line.place();
         line.number(process.correlation(correlation_id));
         let correlation = (correlation, line.place());
-        if record.word(8) & api_arg::LAUNCH != 0 && process.externals.is_empty() {
+        if record.word(8) & api_arg::LAUNCH != 0 && externals.is_empty() {
             launch_args(line, record);
         }
         let rare = record.word(8) & !(api_arg::LAUNCH | api_arg::GRID_IN_ITEMS);
-        if rare != 0
-            || record.return_value() != 0
-            || record.end() == 0
-            || !process.externals.is_empty()
-        {
+        if rare != 0 || record.return_value() != 0 || record.end() == 0 || !externals.is_empty() {
             self.rare_args.clear();
-            external_args(&mut self.rare_args, process, correlation_id);
+            external_args(&mut self.rare_args, externals, correlation_id);
             line.text(&self.rare_args);
             self.rare_args.clear();
-            if record.word(8) & api_arg::LAUNCH != 0 && !process.externals.is_empty() {
+            if record.word(8) & api_arg::LAUNCH != 0 && !externals.is_empty() {
                 launch_args(line, record);
             }
             call_args(&mut self.rare_args, record);
@@ -90,6 +88,7 @@ impl Events {
     fn kernel(
         &mut self,
         process: &Process<'_>,
+        externals: &Externals,
         item: &Item<'_>,
         decision: Decision,
         line: &mut Line,
@@ -133,9 +132,9 @@ impl Events {
         line.number(process.correlation(joined));
         let correlation = (correlation, line.place());
         line.text(&kernel.shape).number(words[5]);
-        if !process.externals.is_empty() {
+        if !externals.is_empty() {
             self.rare_args.clear();
-            external_args(&mut self.rare_args, process, joined);
+            external_args(&mut self.rare_args, externals, joined);
             line.text(&self.rare_args);
         }
         end_work(line, process, (joined, words[3]));
@@ -147,6 +146,7 @@ impl Events {
     fn copy(
         &mut self,
         process: &Process<'_>,
+        externals: &Externals,
         item: &Item<'_>,
         decision: Decision,
         line: &mut Line,
@@ -194,8 +194,8 @@ impl Events {
             args.extend_from_slice(b",\"dst\":");
             push_hex(args, record.word(12));
         }
-        if !process.externals.is_empty() {
-            external_args(args, process, joined);
+        if !externals.is_empty() {
+            external_args(args, externals, joined);
         }
         line.text(args);
         end_work(line, process, (joined, record.correlation_id()));
@@ -279,6 +279,7 @@ impl Formatter for Events {
     fn format(
         &mut self,
         process: &Process<'_>,
+        externals: &Externals,
         item: &Item<'_>,
         decision: Decision,
         out: &mut Line,
@@ -287,9 +288,9 @@ impl Formatter for Events {
             return;
         }
         match item.kind {
-            Some(Kind::Api | Kind::OpenCall) => self.call(process, item, decision, out),
-            Some(Kind::Dispatch) => self.kernel(process, item, decision, out),
-            Some(Kind::Copy) => self.copy(process, item, decision, out),
+            Some(Kind::Api | Kind::OpenCall) => self.call(process, externals, item, decision, out),
+            Some(Kind::Dispatch) => self.kernel(process, externals, item, decision, out),
+            Some(Kind::Copy) => self.copy(process, externals, item, decision, out),
             Some(Kind::Range | Kind::OpenRange) => {
                 out.by_vec(|out| self.range(process, item, decision, out));
             }

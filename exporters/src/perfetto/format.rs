@@ -2,6 +2,7 @@
 
 use strandline::record::{Kind, Record, api_arg, domain, high};
 
+use crate::external::Externals;
 use crate::model::Process;
 use crate::order::Item;
 use crate::pipeline::Formatter;
@@ -119,7 +120,7 @@ impl Packets {
     #[inline]
     fn kernel(
         &mut self,
-        process: &Process<'_>,
+        (process, externals): (&Process<'_>, &Externals),
         item: &Item<'_>,
         (event, target): (u64, u64),
         ids: (u32, u32, u32),
@@ -142,7 +143,7 @@ impl Packets {
         if is_odd {
             let fields = texts.kernel_fields(process, record, ids, true);
             let fields = (&fields.stage[..], &fields.launch[..]);
-            stage(out, process, &texts.gpu_header, times, fields, tail);
+            stage(out, externals, &texts.gpu_header, times, fields, tail);
             return;
         }
         let at = ids.1 as usize;
@@ -155,13 +156,14 @@ impl Packets {
         }
         if let Some(Some(fields)) = texts.shapes.get(at) {
             let fields = (&fields.stage[..], &fields.launch[..]);
-            stage(out, process, &texts.gpu_header, times, fields, tail);
+            stage(out, externals, &texts.gpu_header, times, fields, tail);
         }
     }
 
     fn copy(
         &mut self,
         process: &Process<'_>,
+        externals: &Externals,
         item: &Item<'_>,
         (event, target, queue): (u64, u64, u32),
         out: &mut Line,
@@ -195,12 +197,19 @@ impl Packets {
             dispatch: None,
         };
         let fields = (&fields[..], &launch[..]);
-        stage(out, process, &texts.gpu_header, times, fields, tail);
+        stage(out, externals, &texts.gpu_header, times, fields, tail);
     }
 
     /// A call: two packets, or one when it waits.
     #[inline]
-    fn call(&self, process: &Process<'_>, item: &Item<'_>, host: Host, out: &mut Vec<u8>) {
+    fn call(
+        &self,
+        process: &Process<'_>,
+        externals: &Externals,
+        item: &Item<'_>,
+        host: Host,
+        out: &mut Vec<u8>,
+    ) {
         let record = &item.record;
         let texts = &self.texts[item.process()];
         let name = &process.operations[host.name as usize];
@@ -216,7 +225,7 @@ impl Packets {
                 annotate(out, annotation!("correlation_id"), id);
             }
             call_annotations(out, record);
-            for (domain, id) in process.externals.of(id) {
+            for (domain, id) in externals.of(id) {
                 let first = annotation!("external_id_domain_1");
                 annotate(out, first + u64::from(domain) - 1, id);
             }
@@ -295,6 +304,7 @@ impl Formatter for Packets {
     fn format(
         &mut self,
         process: &Process<'_>,
+        externals: &Externals,
         item: &Item<'_>,
         decision: Decision,
         out: &mut Line,
@@ -302,7 +312,7 @@ impl Formatter for Packets {
         match decision {
             Decision::Nothing => {}
             Decision::Host(host) => out.by_vec(|out| match item.kind {
-                Some(Kind::Api | Kind::OpenCall) => self.call(process, item, host, out),
+                Some(Kind::Api | Kind::OpenCall) => self.call(process, externals, item, host, out),
                 Some(Kind::Mark) => Self::mark(process, item, host, out),
                 Some(Kind::Scratch) => Self::scratch(item, host, out),
                 _ => Self::range(process, item, host, out),
@@ -317,14 +327,21 @@ impl Formatter for Packets {
                 ..
             } => {
                 let ids = (number, iid, queue);
-                self.kernel(process, item, (event, target), ids, is_odd, out);
+                self.kernel(
+                    (process, externals),
+                    item,
+                    (event, target),
+                    ids,
+                    is_odd,
+                    out,
+                );
             }
             Decision::Copy {
                 event,
                 target,
                 queue,
                 ..
-            } => self.copy(process, item, (event, target, queue), out),
+            } => self.copy(process, externals, item, (event, target, queue), out),
         }
     }
 }
@@ -436,7 +453,7 @@ struct LaunchTail {
 impl LaunchTail {
     /// How many bytes it takes.
     #[inline]
-    fn bytes(&self, process: &Process<'_>) -> usize {
+    fn bytes(&self, externals: &Externals) -> usize {
         let mut bytes = launch_arg_bytes(self.target);
         if self.external != 0 {
             bytes += launch_arg_bytes(self.external);
@@ -444,12 +461,12 @@ impl LaunchTail {
         for id in [self.own, self.dispatch].into_iter().flatten() {
             bytes += launch_arg_bytes(id);
         }
-        let outside = process.externals.of(self.target);
+        let outside = externals.of(self.target);
         bytes + outside.map(|(_, id)| launch_arg_bytes(id)).sum::<usize>()
     }
 
     #[inline]
-    fn put(&self, process: &Process<'_>, out: &mut Line) {
+    fn put(&self, externals: &Externals, out: &mut Line) {
         launch_arg(out, arg!("correlation_id"), self.target);
         if let Some(id) = self.own {
             launch_arg(out, arg!("own_correlation_id"), id);
@@ -460,7 +477,7 @@ impl LaunchTail {
         if let Some(id) = self.dispatch {
             launch_arg(out, arg!("dispatch_id"), id);
         }
-        for (domain, id) in process.externals.of(self.target) {
+        for (domain, id) in externals.of(self.target) {
             let name = arg!("external_id_domain_1") + u64::from(domain) - 1;
             launch_arg(out, name, id);
         }
@@ -471,14 +488,14 @@ impl LaunchTail {
 #[inline]
 fn stage(
     out: &mut Line,
-    process: &Process<'_>,
+    externals: &Externals,
     header: &[u8],
     (start, end, event): (u64, u64, u64),
     (stage_fields, launch_fields): (&[u8], &[u8]),
     tail: LaunchTail,
 ) {
     let duration = end - start;
-    let launch = launch_fields.len() + tail.bytes(process);
+    let launch = launch_fields.len() + tail.bytes(externals);
     let inner = 2
         + varint_bytes(event)
         + varint_bytes(duration)
@@ -501,5 +518,5 @@ fn stage(
     out.text(stage_fields);
     out.put(&LAUNCH_TAG).varint(launch as u64);
     out.text(launch_fields);
-    tail.put(process, out);
+    tail.put(externals, out);
 }

@@ -54,6 +54,8 @@ pub struct Shape {
     pub kernels: u64,
     /// Each kernel's issue is recorded too, beside the ten.
     pub issues: bool,
+    /// Records of external ids of each call, beside the ten: in the domains 1 to 3 by turns.
+    pub externals: u64,
 }
 
 impl Default for Shape {
@@ -62,6 +64,7 @@ impl Default for Shape {
             id_step: 1,
             kernels: 1,
             issues: false,
+            externals: 0,
         }
     }
 }
@@ -198,7 +201,9 @@ pub fn write_shape(path: &Path, records: u64, shape: Shape) -> io::Result<Counts
     };
 
     // Room for the tables: cells of all lanes, and one segment more for each lane.
-    let cells = counts.records() + counts.kernels * if shape.issues { 2 } else { 1 };
+    let cells = counts.records()
+        + counts.kernels * if shape.issues { 2 } else { 1 }
+        + counts.calls * shape.externals;
     let used = cells.div_ceil(SEGMENT_CELLS as u64 - 1) + LANES as u64 + 8;
     let segments = used * SEGMENT_STRIDE as u64;
     let (old_table, old_segments) = (header.segment_table_offset, header.segments_offset);
@@ -242,6 +247,11 @@ pub fn write_shape(path: &Path, records: u64, shape: Shape) -> io::Result<Counts
             let thread = ((group * 7 + call * 11) % HOST_LANES as u64) as u32;
             let id = (group * 6 + call + 1) * shape.id_step;
             let start = now + call * 310;
+            for number in 0..shape.externals {
+                let (domain, external) = (1 + number % 3, id + number);
+                let words = [start, 0, id, 0, domain, external, pair(0, 5_000 + thread)];
+                out.put(thread as usize, Kind::External, &words)?;
+            }
             let words = [
                 start,
                 start + 290,
