@@ -166,7 +166,9 @@ fn a_killed_program_s_memfd_survives_in_the_recorder() {
     let folder = Folder::new("memfd");
     // Two processes: one is killed, one ends.
     let script = format!(
-        "'{STRANDLINE}' sim graph --replays 1000000 & sleep 0.4; ls \"$STRANDLINE_DIR\"/*/; kill -9 $!; wait $!
+        "'{STRANDLINE}' sim graph --replays 100000000 &
+         for i in $(seq 200); do grep -q memfd: /proc/$!/maps && break; sleep 0.1; done; sleep 0.4
+         ls \"$STRANDLINE_DIR\"/*/; kill -9 $!; wait $!
          '{STRANDLINE}' sim graph --replays 20; kill -9 $$"
     );
     let mut command = strandline(&folder);
