@@ -4,7 +4,8 @@
 //!
 //! The region is what a busy inference service gives: graph launches of 36 kernels, plain launches with arguments, copies,
 //! on one device; it is written to REGION if that is given and not empty. ONLY is one of the rows' formats, or serde_json.
-//! Prints one JSON object a line; times are user time of the whole process, as one core would need it.
+//! Prints one JSON object a line: of seven turns of each writer the one in the middle, and how JSON stands to serde_json turn by
+//! turn. Times are user time of the whole process, as one core would need it.
 
 use std::io::Write;
 use std::time::Instant;
@@ -131,13 +132,58 @@ fn peak_rss_bytes() -> u64 {
         * 1024
 }
 
-fn print(peer: &str, format: &str, events: u64, bytes: u64, user_s: f64, wall_s: f64) {
-    println!(
-        "{{\"peer\":\"{peer}\",\"format\":\"{format}\",\"events\":{events},\"events_per_s\":{:.0},\"bytes\":{bytes},\"bytes_per_s\":{:.0},\"user_s\":{user_s:.3},\"wall_s\":{wall_s:.3},\"peak_rss_bytes\":{}}}",
-        events as f64 / user_s,
-        bytes as f64 / user_s,
-        peak_rss_bytes()
-    );
+/// Rounds in which each writer has a turn: other programs come and go, and a turn's neighbours have the same machine.
+const ROUNDS: usize = 7;
+
+/// One export.
+struct Turn {
+    events: u64,
+    bytes: u64,
+    user: f64,
+    wall: f64,
+}
+
+impl Turn {
+    /// An export to nowhere; without a format that of serde_json.
+    fn of(traces: &[Trace], format: Option<Format>) -> Self {
+        let (user, began) = (user_seconds(), Instant::now());
+        let (events, bytes) = match format {
+            Some(format) => {
+                let mut sink = Sink::default();
+                let report =
+                    export_to(traces, format, &mut sink, &Options::default()).expect("an export");
+                // Rows of the JSON file; for Perfetto the same rows, which it says in fewer packets.
+                let rows = report.calls * 2 + report.kernels + report.arrows;
+                (rows, report.bytes)
+            }
+            None => serde(&traces[0]),
+        };
+        Self {
+            events,
+            bytes,
+            user: user_seconds() - user,
+            wall: began.elapsed().as_secs_f64(),
+        }
+    }
+
+    fn events_per_s(&self) -> f64 {
+        self.events as f64 / self.user
+    }
+
+    fn print(&self, peer: &str, format: &str, turns: usize) {
+        let Self {
+            events,
+            bytes,
+            user,
+            wall,
+        } = self;
+        println!(
+            "{{\"peer\":\"{peer}\",\"format\":\"{format}\",\"turns\":{turns},\"events\":{events},\"events_per_s\":{:.0},\"bytes\":{bytes},\"bytes_per_s\":{:.0},\"user_s\":{user:.3},\"wall_s\":{wall:.3},\"peak_rss_bytes\":{}}}",
+            self.events_per_s(),
+            *bytes as f64 / user,
+            peak_rss_bytes(),
+        );
+    }
 }
 
 #[derive(Serialize, Default)]
@@ -291,39 +337,39 @@ fn main() {
     let trace = region(kernels);
     let traces = [trace];
     let only = std::env::args().nth(3);
-    for (name, format) in [
-        ("chrome-json", Format::Json),
-        ("perfetto", Format::Perfetto),
-        ("chrome-json-gz", Format::JsonGz),
-    ] {
-        if only.as_ref().is_some_and(|only| only != name) {
-            continue;
+    let rows = [
+        ("chrome-json", Some(Format::Json)),
+        ("serde_json", None),
+        ("perfetto", Some(Format::Perfetto)),
+        ("chrome-json-gz", Some(Format::JsonGz)),
+    ];
+    let mut turns: [Vec<Turn>; 4] = Default::default();
+    for _ in 0..if only.is_some() { 1 } else { ROUNDS } {
+        for ((name, format), turns) in rows.iter().zip(&mut turns) {
+            if only.as_ref().is_none_or(|only| only == name) {
+                turns.push(Turn::of(&traces, *format));
+            }
         }
-        let mut sink = Sink::default();
-        let (user, wall) = (user_seconds(), Instant::now());
-        let report = export_to(&traces, format, &mut sink, &Options::default()).expect("an export");
-        let rows = report.calls * 2 + report.kernels + report.arrows;
-        // Rows of the JSON file; for Perfetto the same rows, which it says in fewer packets.
-        print(
-            "strandline",
-            name,
-            rows,
-            report.bytes,
-            user_seconds() - user,
-            wall.elapsed().as_secs_f64(),
+    }
+    let [json, serde, ..] = &turns;
+    let mut ratios: Vec<f64> = (json.iter().zip(serde))
+        .map(|(json, serde)| json.events_per_s() / serde.events_per_s())
+        .collect();
+    for ((name, format), turns) in rows.iter().zip(&mut turns) {
+        turns.sort_by(|one, other| one.user.total_cmp(&other.user));
+        let (peer, format) = match format {
+            Some(_) => ("strandline", *name),
+            None => (*name, "chrome-json"),
+        };
+        if let Some(turn) = turns.get(turns.len() / 2) {
+            turn.print(peer, format, turns.len());
+        }
+    }
+    ratios.sort_by(f64::total_cmp);
+    if let [least, .., most] = ratios[..] {
+        let median = ratios[ratios.len() / 2];
+        println!(
+            "{{\"ratio\":\"chrome-json to serde_json, turn by turn\",\"median\":{median:.2},\"least\":{least:.2},\"most\":{most:.2}}}"
         );
     }
-    if only.is_some_and(|only| only != "serde_json") {
-        return;
-    }
-    let (user, wall) = (user_seconds(), Instant::now());
-    let (events, bytes) = serde(&traces[0]);
-    print(
-        "serde_json",
-        "chrome-json",
-        events,
-        bytes,
-        user_seconds() - user,
-        wall.elapsed().as_secs_f64(),
-    );
 }
