@@ -7,7 +7,7 @@ use export_support::*;
 use strandline::Trace;
 use strandline::builder::Builder;
 use strandline::record::{Kind, pair};
-use strandline_exporters::{ExportError, Options, export};
+use strandline_exporters::{ExportError, ExportReport, Options, export};
 
 struct Random {
     state: u64,
@@ -183,52 +183,18 @@ fn events_of(bytes: &[u8]) -> [usize; 3] {
     counts
 }
 
-#[test]
-fn parts_of_records_that_say_anything_at_all() {
-    let folder = Folder::new();
-    let mut split = 0;
-    for seed in 0..40 {
-        let traces = [random_records(seed, 3_000, 5).trace()];
-        let path = folder.file("out.pftrace");
-        let options = |part_bytes_max, threads| Options {
-            force: true,
-            part_bytes_max,
-            threads,
-            batch_records_max: 500,
-            ..Options::default()
-        };
-        let whole = export(&traces, &path, &options(None, 1)).unwrap();
-        let wanted = events_of(&std::fs::read(&path).unwrap());
-        for limit in [whole.bytes * 6 / 10, whole.bytes * 9 / 10] {
-            let report = match export(&traces, &path, &options(Some(limit), 1 + seed as usize % 3))
-            {
-                Ok(report) => report,
-                Err(ExportError::PartSize { .. }) => continue,
-                Err(other) => panic!("seed {seed}: {other}"),
-            };
-            let mut found = [0; 3];
-            for file in &report.files {
-                let bytes = std::fs::read(file).unwrap();
-                assert!(bytes.len() as u64 <= limit, "seed {seed}");
-                for (sum, more) in found.iter_mut().zip(events_of(&bytes)) {
-                    *sum += more;
-                }
-            }
-            assert_eq!(found, wanted, "seed {seed}");
-            assert_eq!(report.arrows + report.cut_arrows, whole.arrows);
-            split += usize::from(report.files.len() > 1);
-        }
-    }
-    assert!(split > 20, "{split} exports");
-}
-
-#[test]
-fn json_parts_of_records_that_say_anything_at_all() {
+/// Exports random regions as one file and in parts of these tenths of it, where that is allowed; `check` gets the bytes of the one
+/// file and of each part. How many exports had parts, and how many arrows those left out.
+fn in_parts(
+    name: &str,
+    tenths: [u64; 2],
+    check: impl Fn(u64, &[u8], &[Vec<u8>], &ExportReport),
+) -> (usize, u64) {
     let folder = Folder::new();
     let (mut split, mut cut) = (0, 0);
     for seed in 0..40 {
         let traces = [random_records(seed, 3_000, 5).trace()];
-        let path = folder.file("out.json");
+        let path = folder.file(name);
         let options = |part_bytes_max, threads| Options {
             force: true,
             part_bytes_max,
@@ -237,35 +203,66 @@ fn json_parts_of_records_that_say_anything_at_all() {
             ..Options::default()
         };
         let whole = export(&traces, &path, &options(None, 1)).unwrap();
-        for limit in [whole.bytes * 4 / 10, whole.bytes * 9 / 10] {
+        let bytes = std::fs::read(&path).unwrap();
+        for limit in tenths.map(|tenths| whole.bytes * tenths / 10) {
             let threads = 1 + seed as usize % 3;
             let report = match export(&traces, &path, &options(Some(limit), threads)) {
                 Ok(report) => report,
                 Err(ExportError::PartSize { .. }) => continue,
                 Err(other) => panic!("seed {seed}: {other}"),
             };
-            let mut drawn = 0;
-            for file in &report.files {
-                let bytes = std::fs::read(file).unwrap();
-                assert!(bytes.len() as u64 <= limit, "seed {seed}");
-                let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-                let ids = |phase: &str| -> Vec<u64> {
-                    let all = events(&value).iter();
-                    let of_phase = all.filter(|event| event["ph"] == phase);
-                    of_phase
-                        .map(|event| event["id"].as_u64().unwrap())
-                        .collect()
-                };
-                let (starts, ends) = (ids("s"), ids("f"));
-                assert!(ends.iter().all(|id| starts.contains(id)), "seed {seed}");
-                drawn += ends.len() as u64;
-            }
-            assert_eq!(drawn, report.arrows, "seed {seed}");
-            assert_eq!(drawn + report.cut_arrows, whole.arrows, "seed {seed}");
-            split += usize::from(report.files.len() > 1);
+            let files = report.files.iter();
+            let parts: Vec<_> = files.map(|file| std::fs::read(file).unwrap()).collect();
+            assert!(
+                parts.iter().all(|part| part.len() as u64 <= limit),
+                "seed {seed}"
+            );
+            assert_eq!(
+                report.arrows + report.cut_arrows,
+                whole.arrows,
+                "seed {seed}"
+            );
+            check(seed, &bytes, &parts, &report);
+            split += usize::from(parts.len() > 1);
             cut += report.cut_arrows;
         }
     }
+    (split, cut)
+}
+
+#[test]
+fn parts_of_records_that_say_anything_at_all() {
+    let (split, _) = in_parts("out.pftrace", [6, 9], |seed, whole, parts, _| {
+        let mut found = [0; 3];
+        for part in parts {
+            for (sum, more) in found.iter_mut().zip(events_of(part)) {
+                *sum += more;
+            }
+        }
+        assert_eq!(found, events_of(whole), "seed {seed}");
+    });
+    assert!(split > 20, "{split} exports");
+}
+
+#[test]
+fn json_parts_of_records_that_say_anything_at_all() {
+    let (split, cut) = in_parts("out.json", [4, 9], |seed, _, parts, report| {
+        let mut drawn = 0;
+        for part in parts {
+            let value: serde_json::Value = serde_json::from_slice(part).unwrap();
+            let ids = |phase: &str| -> Vec<u64> {
+                let all = events(&value).iter();
+                let of_phase = all.filter(|event| event["ph"] == phase);
+                of_phase
+                    .map(|event| event["id"].as_u64().unwrap())
+                    .collect()
+            };
+            let (starts, ends) = (ids("s"), ids("f"));
+            assert!(ends.iter().all(|id| starts.contains(id)), "seed {seed}");
+            drawn += ends.len() as u64;
+        }
+        assert_eq!(drawn, report.arrows, "seed {seed}");
+    });
     assert!(split > 20 && cut > 20, "{split} exports, {cut} arrows");
 }
 

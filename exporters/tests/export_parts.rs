@@ -330,21 +330,7 @@ fn calls_that_wait_over_parts_end_where_they_began() {
 /// A clock that is off: all work begins before its call.
 #[test]
 fn work_of_a_call_in_a_later_part_has_no_arrow() {
-    let mut region = region();
-    for id in 1..=2_000u64 {
-        let start = 2_000 + id * 100;
-        launch(&mut region, 0, id, start + 250, start + 255);
-        let it = Dispatch {
-            id,
-            correlation: id,
-            start,
-            end: start + 90,
-            ..Dispatch::default()
-        };
-        dispatch(&mut region, 1, it);
-    }
-    close(&mut region, 2_000, 0, 600_000);
-    let (parts, report) = compare(&[region.trace()], 60_000, 4);
+    let (parts, report) = compare(&[early_work(90)], 60_000, 4);
     assert_eq!(report.before_launch, 2_000);
     let borders = parts.len() as u64 - 1;
     let cut = 2_000 - report.arrows;

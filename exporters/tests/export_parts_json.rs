@@ -186,21 +186,7 @@ fn one_file_says_nothing_of_parts() {
 /// A clock that is off: all work begins before its call, and still runs then.
 #[test]
 fn arrows_that_end_when_the_call_begins_are_cut_and_counted_too() {
-    let mut region = region();
-    for id in 1..=2_000u64 {
-        let start = 2_000 + id * 100;
-        launch(&mut region, 0, id, start + 250, start + 255);
-        let it = Dispatch {
-            id,
-            correlation: id,
-            start,
-            end: start + 290,
-            ..Dispatch::default()
-        };
-        dispatch(&mut region, 1, it);
-    }
-    close(&mut region, 2_000, 0, 600_000);
-    let (parts, report) = compare(&[region.trace()], 150_000, 4);
+    let (parts, report) = compare(&[early_work(290)], 150_000, 4);
     assert_eq!(report.before_launch, 2_000);
     let borders = parts.len() as u64 - 1;
     assert!((2 * borders..=4 * borders).contains(&report.cut_arrows));

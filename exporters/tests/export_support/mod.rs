@@ -1033,3 +1033,22 @@ fn truths_of(trace: &Trace, process: usize, lines: &mut Vec<Value>) {
         });
     }
 }
+
+/// 2,000 kernels of `length` ns, each of which begins 250 ns before its call: a clock that is off.
+pub fn early_work(length: u64) -> Trace {
+    let mut region = region();
+    for id in 1..=2_000u64 {
+        let start = 2_000 + id * 100;
+        launch(&mut region, 0, id, start + 250, start + 255);
+        let it = Dispatch {
+            id,
+            correlation: id,
+            start,
+            end: start + length,
+            ..Dispatch::default()
+        };
+        dispatch(&mut region, 1, it);
+    }
+    close(&mut region, 2_000, 0, 600_000);
+    region.trace()
+}
