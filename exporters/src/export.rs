@@ -8,6 +8,7 @@ use strandline::report::SessionReport;
 
 use crate::chrome::Chrome;
 use crate::model::{Model, TimeBase};
+use crate::order::{batch_records, walk};
 use crate::out::Output;
 use crate::perfetto::Perfetto;
 use crate::phases::Phases;
@@ -350,24 +351,14 @@ fn write(
     let mut report = model.report();
     let mut phases = model.phases;
     // Before the writer takes the tables.
-    let batch = crate::order::batch_records(&model, options);
+    let batch = batch_records(&model, options);
     let (files, bytes) = if format == Format::Perfetto {
         let mut writer = Perfetto::new(&mut model, output)?;
-        phases.add(&crate::order::walk(
-            &mut model,
-            options,
-            batch,
-            &mut writer,
-        )?);
+        phases.add(&walk(&mut model, options, batch, &mut writer)?);
         writer.finish(&mut model, &mut report)?
     } else {
         let mut writer = Chrome::new(&mut model, output)?;
-        phases.add(&crate::order::walk(
-            &mut model,
-            options,
-            batch,
-            &mut writer,
-        )?);
+        phases.add(&walk(&mut model, options, batch, &mut writer)?);
         writer.finish(&mut model, &mut report)?
     };
     (report.files, report.bytes) = (files, bytes);

@@ -6,15 +6,25 @@ use crate::external::Externals;
 use crate::model::Process;
 use crate::text::{Line, push_hex, push_i64, push_u64};
 
-/// External ids of the domains that kineto's dialect has no name for.
+/// External ids of the domains that kineto's dialect has no name for; `spare` is room for them.
 #[inline]
-pub(super) fn external_args(block: &mut Vec<u8>, externals: &Externals, correlation_id: u64) {
-    for (domain, id) in externals.of(correlation_id) {
-        block.extend_from_slice(b",\"External id (domain ");
-        push_u64(block, domain.into());
-        block.extend_from_slice(b")\":");
-        push_u64(block, id);
+pub(super) fn external_args(
+    line: &mut Line,
+    spare: &mut Vec<u8>,
+    externals: &Externals,
+    correlation_id: u64,
+) {
+    if externals.is_empty() {
+        return;
     }
+    spare.clear();
+    for (domain, id) in externals.of(correlation_id) {
+        spare.extend_from_slice(b",\"External id (domain ");
+        push_u64(spare, domain.into());
+        spare.extend_from_slice(b")\":");
+        push_u64(spare, id);
+    }
+    line.text(spare);
 }
 
 /// The external id, if there is one.

@@ -51,28 +51,19 @@ impl Events {
         let text = &self.texts[item.process()].operations[operation];
         let tid = u64::from(decision.tid);
         line.text(&text.head).number(tid).put(b",\"ts\":");
-        let ts = line.place();
-        self.moments.put(line, start - self.base_ns);
-        let ts = (ts, line.place());
-        line.put(b",\"dur\":").micros(end - start);
-        line.put(b",\"args\":{");
+        let ts = times(line, &mut self.moments, (start - self.base_ns, end - start));
         external_id(line, record.external_id());
         line.text(&text.args);
-        let correlation = line.place();
-        line.number(process.correlation(correlation_id));
-        let correlation = (correlation, line.place());
-        if record.word(8) & api_arg::LAUNCH != 0 && externals.is_empty() {
+        let correlation = placed(line, |line| {
+            line.number(process.correlation(correlation_id));
+        });
+        external_args(line, &mut self.rare_args, externals, correlation_id);
+        if record.word(8) & api_arg::LAUNCH != 0 {
             launch_args(line, record);
         }
         let rare = record.word(8) & !(api_arg::LAUNCH | api_arg::GRID_IN_ITEMS);
-        if rare != 0 || record.return_value() != 0 || record.end() == 0 || !externals.is_empty() {
+        if rare != 0 || record.return_value() != 0 || record.end() == 0 {
             self.rare_args.clear();
-            external_args(&mut self.rare_args, externals, correlation_id);
-            line.text(&self.rare_args);
-            self.rare_args.clear();
-            if record.word(8) & api_arg::LAUNCH != 0 && !externals.is_empty() {
-                launch_args(line, record);
-            }
             call_args(&mut self.rare_args, record);
             line.text(&self.rare_args);
         }
@@ -120,23 +111,15 @@ impl Events {
         stream.turn_to(process, decision.tid, words[9]);
         let (start, end) = (item.place.start, item.place.end);
         line.text(&kernel.name.head).text(&stream.head);
-        let ts = line.place();
-        self.moments.put(line, start - self.base_ns);
-        let ts = (ts, line.place());
-        line.put(b",\"dur\":").micros(end - start);
-        line.put(b",\"args\":{");
+        let ts = times(line, &mut self.moments, (start - self.base_ns, end - start));
         external_id(line, words[7]);
         line.text(&stream.queue_args);
         let joined = target(record, decision.flags);
-        let correlation = line.place();
-        line.number(process.correlation(joined));
-        let correlation = (correlation, line.place());
+        let correlation = placed(line, |line| {
+            line.number(process.correlation(joined));
+        });
         line.text(&kernel.shape).number(words[5]);
-        if !externals.is_empty() {
-            self.rare_args.clear();
-            external_args(&mut self.rare_args, externals, joined);
-            line.text(&self.rare_args);
-        }
+        external_args(line, &mut self.rare_args, externals, joined);
         end_work(line, process, (joined, words[3]));
         if decision.flags & ARROW != 0 {
             arrow_end(line, correlation, &stream.head, ts);
@@ -167,17 +150,13 @@ impl Events {
             .text(copy_name.as_bytes())
             .put(b"\",\"pid\":")
             .text(&stream.head);
-        let ts = line.place();
-        self.moments.put(line, start - self.base_ns);
-        let ts = (ts, line.place());
-        line.put(b",\"dur\":").micros(end - start);
-        line.put(b",\"args\":{");
+        let ts = times(line, &mut self.moments, (start - self.base_ns, end - start));
         external_id(line, record.external_id());
         line.text(&stream.queue_args);
         let joined = target(record, decision.flags);
-        let correlation = line.place();
-        line.number(process.correlation(joined));
-        let correlation = (correlation, line.place());
+        let correlation = placed(line, |line| {
+            line.number(process.correlation(joined));
+        });
         let args = &mut self.rare_args;
         args.clear();
         args.extend_from_slice(b",\"kind\":\"");
@@ -194,10 +173,8 @@ impl Events {
             args.extend_from_slice(b",\"dst\":");
             push_hex(args, record.word(12));
         }
-        if !externals.is_empty() {
-            external_args(args, externals, joined);
-        }
         line.text(args);
+        external_args(line, args, externals, joined);
         end_work(line, process, (joined, record.correlation_id()));
         if decision.flags & ARROW != 0 {
             arrow_end(line, correlation, &stream.head, ts);
@@ -300,6 +277,23 @@ impl Formatter for Events {
             _ => {}
         }
     }
+}
+
+/// Appends something, and says where it lies.
+#[inline]
+fn placed(line: &mut Line, append: impl FnOnce(&mut Line)) -> (usize, usize) {
+    let from = line.place();
+    append(line);
+    (from, line.place())
+}
+
+/// Appends a start and a length, ns, and the beginning of the arguments; where the start lies.
+#[inline]
+fn times(line: &mut Line, moments: &mut Moments, (start, length): (u64, u64)) -> (usize, usize) {
+    let ts = placed(line, |line| moments.put(line, start));
+    line.put(b",\"dur\":").micros(length);
+    line.put(b",\"args\":{");
+    ts
 }
 
 /// The call that work leads to.
